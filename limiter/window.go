@@ -1,0 +1,93 @@
+package limiter
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Calendar names the windows that follow the calendar of a time zone.
+type Calendar uint8
+
+// The calendar units. The zero value is a window of fixed length.
+const (
+	NoCalendar Calendar = iota
+	Day                 // from midnight
+	Week                // from Monday's midnight
+	Month               // from the 1st
+	Year                // from January the 1st
+)
+
+var calendarNames = [...]string{"", "day", "week", "month", "year"}
+
+func (c Calendar) String() string { return calendarNames[c] }
+
+// Bounds of a window's length.
+const (
+	MinWindow = time.Millisecond
+	MaxWindow = 366 * 24 * time.Hour
+)
+
+// Fixed lengths of the named units where they do not follow the calendar.
+const (
+	DayLength   = 24 * time.Hour
+	WeekLength  = 7 * DayLength
+	MonthLength = 30 * DayLength
+	YearLength  = 365 * DayLength
+)
+
+// Window is the time over which a limit counts. Windows of fixed length start
+// at multiples of Length since 1970 UTC; those of a calendar unit where the
+// unit begins in Zone.
+type Window struct {
+	Length   time.Duration  // of a calendar unit: its usual length
+	Calendar Calendar       // FixedWindow only
+	Zone     *time.Location // of a calendar unit; nil: UTC
+}
+
+// CalendarWindow returns the window that follows the calendar of zone. A day in
+// UTC is a plain window of 24 hours, which starts at the same instants.
+func CalendarWindow(unit Calendar, zone *time.Location) Window {
+	if zone == time.UTC {
+		zone = nil
+	}
+	length := [...]time.Duration{Day: DayLength, Week: WeekLength, Month: MonthLength, Year: YearLength}[unit]
+	if unit == Day && zone == nil {
+		return Window{Length: length}
+	}
+	return Window{Length: length, Calendar: unit, Zone: zone}
+}
+
+// String is the window's identity, as it stands in a counter's key.
+func (w Window) String() string {
+	if w.Calendar == NoCalendar {
+		return w.Length.String()
+	}
+	zone := time.UTC
+	if w.Zone != nil {
+		zone = w.Zone
+	}
+	return w.Calendar.String() + " " + zone.String()
+}
+
+// unit is the window's unit of time, in which its states count: 1 µs up to an
+// hour, 1 ms above.
+func (w Window) unit() time.Duration {
+	if w.Length > time.Hour {
+		return time.Millisecond
+	}
+	return time.Microsecond
+}
+
+// Validate says whether the window can be counted.
+func (w Window) Validate() error {
+	switch {
+	case w.Length < MinWindow || w.Length > MaxWindow:
+		return fmt.Errorf("window %v is not within 1ms to 366 days (8784h)", w.Length)
+	case w.Length%w.unit() != 0:
+		return fmt.Errorf("window %v is not a whole number of %v, the unit of time of its counters", w.Length, w.unit())
+	case w.Calendar != NoCalendar && w.Length <= time.Hour:
+		return errors.New("a calendar window is a day at least")
+	}
+	return nil
+}
