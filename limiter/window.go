@@ -91,3 +91,63 @@ func (w Window) Validate() error {
 	}
 	return nil
 }
+
+// bounds returns the start and end of the window that now lies in, and the end
+// of the one after it, all in units of time since 1970.
+func (w Window) bounds(now int64) (start, end, next int64) {
+	if w.Calendar == NoCalendar {
+		length := int64(w.Length / w.unit())
+		start = now - now%length
+		return start, start + length, start + 2*length
+	}
+	zone := time.UTC
+	if w.Zone != nil {
+		zone = w.Zone
+	}
+	t := time.UnixMilli(now).In(zone)
+	y, m, d := t.Date()
+	switch w.Calendar {
+	case Week:
+		d -= (int(t.Weekday()) + 6) % 7 // back to Monday
+	case Month:
+		d = 1
+	case Year:
+		m, d = time.January, 1
+	}
+	at := func(n int) int64 { // the start of the n-th window from this one
+		switch w.Calendar {
+		case Day:
+			return midnight(y, m, d+n, zone)
+		case Week:
+			return midnight(y, m, d+7*n, zone)
+		case Month:
+			return midnight(y, m+time.Month(n), d, zone)
+		}
+		return midnight(y+n, m, d, zone)
+	}
+	return at(0), at(1), at(2)
+}
+
+// midnight is the first instant, in ms since 1970, of a date in a zone. The
+// clock may skip midnight or show it twice where daylight saving begins or ends
+// then, which time.Date leaves open.
+func midnight(y int, m time.Month, d int, zone *time.Location) int64 {
+	t := time.Date(y, m, d, 0, 0, 0, 0, zone)
+	day := time.Date(y, m, d, 0, 0, 0, 0, time.UTC).Unix()
+	reached := func(u time.Time) bool { // the date, as a count of days, is not before this one
+		y, m, d := u.In(zone).Date()
+		return time.Date(y, m, d, 0, 0, 0, 0, time.UTC).Unix() >= day
+	}
+	if reached(t) && !reached(t.Add(-time.Second)) {
+		return t.UnixMilli()
+	}
+	before, after := t.Unix()-24*3600, t.Unix()+24*3600
+	for after-before > 1 {
+		if mid := before + (after-before)/2; reached(time.Unix(mid, 0)) {
+			after = mid
+		} else {
+			before = mid
+		}
+	}
+	return after * 1000
+}

@@ -1,0 +1,266 @@
+package limiter
+
+import (
+	"context"
+	"fmt"
+	"hash/maphash"
+	"math/bits"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// MemoryOptions configures a Memory store. The zero value is its default.
+type MemoryOptions struct {
+	Options
+	MaxCounters int              // how many counters it holds at most; 0: DefaultMaxCounters
+	Now         func() time.Time // the clock; nil: time.Now
+	OnFull      func()           // called when a new counter finds no room; may be nil
+	OnDropped   func()           // called when a counter too far ahead of the clock is dropped; may be nil
+}
+
+// DefaultMaxCounters bounds a Memory store to about 100 MB, logs aside.
+const DefaultMaxCounters = 1_000_000
+
+const shards = 64 // one bit each in a request's set of locks
+
+// Memory keeps counters in this process: exact under parallel load and gone
+// with the process. Live counters are never evicted: when it is full, a new
+// counter's hit is decided by its failure policy, where FailLocal allows.
+type Memory struct {
+	opts     MemoryOptions
+	seeds    [2]maphash.Seed
+	requests sync.Pool    // of *request
+	count    atomic.Int64 // counters held or promised
+	shards   [shards]shard
+
+	sweeping  sync.Mutex
+	nextSweep atomic.Int64 // not before this time, in ns of process time
+	start     time.Time
+}
+
+type shard struct {
+	mu       sync.Mutex
+	counters map[digest]record
+	logs     map[digest][]LogEntry // of the counters that have one
+	_        [64]byte              // apart from the next shard's lock
+}
+
+// digest is a seeded hash of 128 bits: clients cannot make two keys meet.
+type digest [2]uint64
+
+// record is a State without its log, and when it ends. It has no pointers, so
+// the garbage collector need not look at millions of them.
+type record struct {
+	time, used, previous int64
+	expires              int64 // µs since 1970
+}
+
+// NewMemory returns an empty store.
+func NewMemory(opts MemoryOptions) *Memory {
+	if opts.MaxCounters == 0 {
+		opts.MaxCounters = DefaultMaxCounters
+	}
+	if opts.Now == nil {
+		opts.Now = time.Now
+	}
+	m := &Memory{opts: opts, seeds: [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}, start: time.Now()}
+	m.requests.New = func() any { return new(request) }
+	for i := range m.shards {
+		m.shards[i].counters = make(map[digest]record)
+		m.shards[i].logs = make(map[digest][]LogEntry)
+	}
+	return m
+}
+
+// request is what Decide works with for one request.
+type request struct {
+	digests []digest // by slot
+	index   []int
+	slots   []Slot
+	held    []bool // by slot: the counter exists
+	locks   uint64 // a bit for each shard
+}
+
+// Decide implements Store.
+func (m *Memory) Decide(ctx context.Context, hits []Hit) ([]Decision, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	if m.count.Load() >= int64(m.opts.MaxCounters) {
+		m.sweepSoon()
+	}
+	r := m.requests.Get().(*request)
+	defer m.requests.Put(r)
+	m.gather(r, hits)
+	m.lock(r.locks)
+	defer m.unlock(r.locks)
+	if err := m.load(r, hits); err != nil {
+		return nil, err
+	}
+	decisions := Evaluate(hits, r.index, r.slots, m.opts.Now(), m.opts.Options)
+	m.save(r)
+	return decisions, nil
+}
+
+// gather finds the counters of the hits, one slot each.
+func (m *Memory) gather(r *request, hits []Hit) {
+	r.digests, r.index, r.slots, r.held, r.locks = r.digests[:0], r.index[:0], r.slots[:0], r.held[:0], 0
+	var seen map[digest]int // of requests with many hits
+	if len(hits) > 16 {
+		seen = make(map[digest]int, len(hits))
+	}
+	for i := range hits {
+		d := digest{maphash.Bytes(m.seeds[0], hits[i].Key), maphash.Bytes(m.seeds[1], hits[i].Key)}
+		at, found := seen[d]
+		for j := 0; seen == nil && j < len(r.digests) && !found; j++ {
+			at, found = j, r.digests[j] == d
+		}
+		if !found {
+			at = len(r.digests)
+			r.digests = append(r.digests, d)
+			r.slots = append(r.slots, Slot{})
+			r.held = append(r.held, false)
+			r.locks |= 1 << d.shard()
+			if seen != nil {
+				seen[d] = at
+			}
+		}
+		r.index = append(r.index, at)
+	}
+}
+
+func (d digest) shard() int { return int(d[0] % shards) }
+
+// lock takes the shards' locks in order, so that no two requests wait for each
+// other.
+func (m *Memory) lock(set uint64) {
+	for ; set != 0; set &= set - 1 {
+		m.shards[bits.TrailingZeros64(set)].mu.Lock()
+	}
+}
+
+func (m *Memory) unlock(set uint64) {
+	for ; set != 0; set &= set - 1 {
+		m.shards[bits.TrailingZeros64(set)].mu.Unlock()
+	}
+}
+
+// load reads the counters' states and reserves room for those that the hits
+// would begin.
+func (m *Memory) load(r *request, hits []Hit) error {
+	for i, d := range r.digests {
+		s := &m.shards[d.shard()]
+		c, ok := s.counters[d]
+		r.held[i] = ok
+		if ok {
+			r.slots[i].State = State{Time: c.time, Used: c.used, Previous: c.previous}
+			if len(s.logs) > 0 {
+				r.slots[i].State.Log = s.logs[d]
+			}
+			continue
+		}
+		if m.count.Add(1) > int64(m.opts.MaxCounters) {
+			m.count.Add(-1)
+			r.slots[i].Full = true
+		}
+	}
+	return m.full(r, hits)
+}
+
+// full calls OnFull if a hit finds no room, and fails if one wants an error then.
+func (m *Memory) full(r *request, hits []Hit) error {
+	turnedAway := false
+	for i := range hits {
+		if h := &hits[i]; r.slots[r.index[i]].Full && h.Cost > 0 && !h.Refund && h.Limit.Requests > 0 {
+			turnedAway = true
+			if h.OnFailure == FailError {
+				m.save(r)
+				m.onFull()
+				return fmt.Errorf("%w: it holds %d counters, all it may (--memory-max-counters)", ErrUnavailable, m.opts.MaxCounters)
+			}
+		}
+	}
+	if turnedAway {
+		m.onFull()
+	}
+	return nil
+}
+
+func (m *Memory) onFull() {
+	if m.opts.OnFull != nil {
+		m.opts.OnFull()
+	}
+}
+
+// save writes what has changed and gives back the room that was not needed.
+func (m *Memory) save(r *request) {
+	for i := range r.slots {
+		slot, d := &r.slots[i], r.digests[i]
+		s := &m.shards[d.shard()]
+		if slot.Dropped && m.opts.OnDropped != nil {
+			m.opts.OnDropped()
+		}
+		switch {
+		case slot.Changed:
+			s.counters[d] = record{slot.State.Time, slot.State.Used, slot.State.Previous, slot.Expires}
+			if len(slot.State.Log) > 0 {
+				s.logs[d] = slot.State.Log
+			} else if len(s.logs) > 0 {
+				delete(s.logs, d)
+			}
+		case !r.held[i] && !slot.Full:
+			m.count.Add(-1)
+		}
+		slot.State.Log = nil // the pool must not keep it
+	}
+}
+
+// Len is how many counters it holds, some of which may have ended.
+func (m *Memory) Len() int { return int(m.count.Load()) }
+
+// Sweep removes the counters that have ended.
+func (m *Memory) Sweep() {
+	now := m.opts.Now().UnixMicro()
+	for i := range m.shards {
+		m.shards[i].sweep(now, &m.count)
+	}
+}
+
+func (s *shard) sweep(now int64, count *atomic.Int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for d, c := range s.counters {
+		if c.expires <= now {
+			delete(s.counters, d)
+			delete(s.logs, d)
+			count.Add(-1)
+		}
+	}
+}
+
+// sweepSoon sweeps a full store, but spends a tenth of the time on it at most.
+func (m *Memory) sweepSoon() {
+	begin := int64(time.Since(m.start))
+	if begin < m.nextSweep.Load() || !m.sweeping.TryLock() {
+		return
+	}
+	defer m.sweeping.Unlock()
+	m.Sweep()
+	end := int64(time.Since(m.start))
+	m.nextSweep.Store(end + 10*(end-begin))
+}
+
+// Run sweeps every interval until the context ends.
+func (m *Memory) Run(ctx context.Context, interval time.Duration) {
+	tick := time.NewTicker(interval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			m.Sweep()
+		}
+	}
+}
