@@ -43,7 +43,7 @@ type algorithm struct {
 	wait func(s State, l *Limit, m moment, cost int64) int64
 	// charge adds the cost, at most as much as keeps the state under its cap.
 	charge func(s State, l *Limit, m moment, cost int64) State
-	// refund takes the cost back, down to nothing used.
+	// refund takes the cost back, down to nothing used; nil: not at all.
 	refund func(s State, l *Limit, cost int64) State
 	// reset is the time until the state is as new.
 	reset func(s State, l *Limit, m moment) int64

@@ -31,7 +31,7 @@ var leakyBucket = algorithm{
 	used:    tokenBucket.used,
 	wait:    tokenBucket.wait,
 	charge:  fill,
-	refund:  func(s State, _ *Limit, _ int64) State { return s }, // places are promised
+	refund:  nil, // places are promised
 	reset:   tokenBucket.reset,
 	expires: tokenBucket.expires,
 }

@@ -145,7 +145,7 @@ func (e *evaluation) refund(i int) {
 	if h.Limit.Requests == 0 || h.Cost == 0 {
 		return
 	}
-	if c := e.counter(i); c.used(c.slot.State, c.limit, c.slot.moment) > 0 {
+	if c := e.counter(i); c.algorithm.refund != nil && c.used(c.slot.State, c.limit, c.slot.moment) > 0 {
 		c.set(c.algorithm.refund(c.slot.State, c.limit, h.cost()))
 	}
 }

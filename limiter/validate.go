@@ -8,8 +8,8 @@ import (
 // Bounds of a limit's numbers.
 const (
 	MaxRequests = 1<<32 - 1
-	MaxLogLimit = 100_000  // a log keeps every hit
-	maxBacklog  = 1 << 52  // of burst × window and queue × window, in units of time
+	MaxLogLimit = 100_000   // a log keeps every hit
+	maxBacklog  = 1 << 52   // of burst × window and queue × window, in units of time
 	maxWhole    = 1<<53 - 1 // the largest whole number that a Lua double holds exactly with all below it
 )
 

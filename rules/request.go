@@ -49,7 +49,8 @@ type Plan struct {
 	Hits    []limiter.Hit // MaxDelay is left to the caller
 	Rules   []*Rule       // Rules[i] is the rule of Hits[i]; nil where the limit is an override
 
-	keys []byte // backs the keys of Hits
+	keys      []byte  // backs the keys of Hits
+	replacing []*Rule // the matched rules that replace others
 }
 
 // Match is what one descriptor of a request met.

@@ -1,0 +1,99 @@
+# The few commands of this repository; `make help` lists them.
+#
+# Go and make are all that run, build and test need. With a C compiler at hand
+# the tests run under the race detector, which needs one.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+# What `weir version` says. Outside a git work tree (an archive, an image's
+# build) it is dev, unless given: make build VERSION=1.2.3
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+
+BUILD_FLAGS := -trimpath -ldflags "-s -w -X main.version=$(VERSION)"
+
+RACE ?= $(if $(shell command -v "$$(go env CC)"),-race)
+FUZZTIME ?= 30s
+PACKAGES ?= ./...
+TOOLS := bin/tools
+
+.PHONY: help
+help: ## this list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
+
+.PHONY: run
+run: build ## build bin/weir and serve the sample rules on 127.0.0.1
+	bin/weir serve
+
+.PHONY: build
+build: ## build bin/weir, static
+	CGO_ENABLED=0 go build $(BUILD_FLAGS) -o bin/weir ./cmd/weir
+
+# Installing is a step of its own, because go test shows what a test prints only
+# when its package is done.
+.PHONY: test
+test: ## vet, install what the tests run against, go test
+	@echo "== vet"
+	@go vet $(PACKAGES)
+	@echo "== programs that the tests run against"
+	@go run ./internal/testenv/install
+	@echo "== go test $(RACE)"
+	@go test -vet=off $(RACE) -timeout 8m $(PACKAGES)
+
+.PHONY: cover
+cover: ## go test with coverage: bin/cover.html
+	go run ./internal/testenv/install
+	@mkdir -p bin
+	go test -vet=off -coverpkg=./... -coverprofile=bin/cover.out $(PACKAGES)
+	go tool cover -html=bin/cover.out -o bin/cover.html
+	go tool cover -func=bin/cover.out | tail -1
+
+.PHONY: lint
+lint: $(TOOLS)/golangci-lint $(TOOLS)/buf ## gofmt, golangci-lint, buf lint and breaking
+	@echo "== gofmt"
+	@unformatted=$$(gofmt -l .); if [ -n "$$unformatted" ]; then echo "run gofmt -w on:"; echo "$$unformatted"; exit 1; fi
+	@echo "== golangci-lint"
+	@$(TOOLS)/golangci-lint run $(PACKAGES)
+	@echo "== buf"
+	@$(TOOLS)/buf format --diff --exit-code
+	@$(TOOLS)/buf lint
+	@$(TOOLS)/buf breaking --against api/baseline.binpb
+
+.PHONY: generate
+generate: $(TOOLS)/buf $(TOOLS)/protoc-gen-go $(TOOLS)/protoc-gen-go-grpc ## the Go code of api/
+	$(TOOLS)/buf generate
+
+# api/baseline.binpb is the API as it was last released: `make lint` refuses what
+# breaks its callers. Renew it with each release, never to get lint to pass.
+.PHONY: generate-baseline
+generate-baseline: $(TOOLS)/buf ## the API that buf breaking compares with, at a release
+	$(TOOLS)/buf build --exclude-source-info -o api/baseline.binpb
+
+.PHONY: bench
+bench: ## the microbenchmarks; BENCH=regexp picks some
+	go test -run '^$$' -bench '$(or $(BENCH),.)' -benchmem $(PACKAGES)
+
+.PHONY: fuzz
+fuzz: ## every fuzz target for FUZZTIME (30s) each
+	@go test -list '^Fuzz' $(PACKAGES) | awk '/^Fuzz/ { names[++n] = $$1 } $$1 == "ok" { for (i = 1; i <= n; i++) print $$2, names[i]; n = 0 }' | \
+	{ failed=0; while read -r package name; do \
+		echo "== $$package $$name"; \
+		go test -run '^$$' -fuzz "^$$name$$" -fuzztime $(FUZZTIME) "$$package" </dev/null || failed=1; \
+	done; exit $$failed; }
+
+# The tools are pinned by a go.mod each, apart from Weir's: their hundreds of
+# dependencies are not Weir's, and must not raise the versions that it uses.
+tool = @echo "building $(notdir $@)…"; go build -C $(1) -o $(CURDIR)/$@ $(2) && touch $@
+
+$(TOOLS)/golangci-lint: $(wildcard internal/tools/golangci-lint/go.*) # a minute, the first time
+	$(call tool,internal/tools/golangci-lint,github.com/golangci/golangci-lint/v2/cmd/golangci-lint)
+
+$(TOOLS)/buf: $(wildcard internal/tools/buf/go.*) # a minute, the first time
+	$(call tool,internal/tools/buf,github.com/bufbuild/buf/cmd/buf)
+
+$(TOOLS)/protoc-gen-go: $(wildcard internal/tools/protoc-gen/go.*)
+	$(call tool,internal/tools/protoc-gen,google.golang.org/protobuf/cmd/protoc-gen-go)
+
+$(TOOLS)/protoc-gen-go-grpc: $(wildcard internal/tools/protoc-gen/go.*)
+	$(call tool,internal/tools/protoc-gen,google.golang.org/grpc/cmd/protoc-gen-go-grpc)

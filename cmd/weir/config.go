@@ -1,0 +1,120 @@
+package main
+
+import (
+	"io"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"weir/limiter"
+	"weir/server"
+)
+
+// serveConfig is what the flags of serve say.
+type serveConfig struct {
+	rules          []string
+	reloadInterval time.Duration
+
+	store             string
+	storeTimeout      time.Duration
+	memoryMaxCounters int
+	onStoreFailure    choice
+
+	grpcAddr, httpAddr string
+	drainDelay         time.Duration
+	maxConnectionAge   time.Duration
+	reflection         bool
+
+	headers     choice
+	charge      choice
+	countDenied bool
+	shadow      bool
+	maxHeld     int
+	compat      choice
+
+	logLevel, logFormat choice
+}
+
+func (c *serveConfig) addFlags(f *pflag.FlagSet) {
+	f.StringArrayVar(&c.rules, "rules", nil, "a rule file or a folder of them, watched for changes (repeatable; default: an embedded sample)")
+	f.DurationVar(&c.reloadInterval, "reload-interval", 10*time.Second, "read rule files again so often, should a change go unnoticed")
+
+	f.StringVar(&c.store, "store", "memory", "where counters live: memory")
+	f.DurationVar(&c.storeTimeout, "store-timeout", 10*time.Millisecond, "the longest wait for a store outside of this process")
+	f.IntVar(&c.memoryMaxCounters, "memory-max-counters", limiter.DefaultMaxCounters, "counters that the memory store holds at most")
+	c.onStoreFailure = choice{limiter.FailurePolicyNames(), limiter.FailLocal.String()}
+	f.Var(&c.onStoreFailure, "on-store-failure", "what to answer for a counter that the store cannot reach or has no room for (a full memory store: local allows)")
+
+	f.StringVar(&c.grpcAddr, "grpc-addr", "127.0.0.1:8081", "where to serve gRPC: host:port or unix:PATH")
+	f.StringVar(&c.httpAddr, "http-addr", "127.0.0.1:8080", "where to serve HTTP: host:port or unix:PATH")
+	f.DurationVar(&c.drainDelay, "drain-delay", 500*time.Millisecond, "on stop, how long to say NOT_SERVING and still serve, so that clients turn elsewhere")
+	f.DurationVar(&c.maxConnectionAge, "max-connection-age", 0, "close gRPC connections gently at about this age, so that load spreads over instances (0: never)")
+	f.BoolVar(&c.reflection, "reflection", false, "let gRPC clients list the services")
+
+	c.headers = choice{server.HeaderStyleNames(), "x-ratelimit"}
+	f.Var(&c.headers, "headers", "header hints for the client's response")
+	c.charge = choice{[]string{"all-or-nothing", "each"}, "all-or-nothing"}
+	f.Var(&c.charge, "charge", "a request that one limit refuses charges no limit, or each that lets it pass")
+	f.BoolVar(&c.countDenied, "count-denied", false, "refused requests count too, for rules that do not say")
+	f.BoolVar(&c.shadow, "shadow", false, "never refuse and never hold; statuses and metadata tell what would have been")
+	f.IntVar(&c.maxHeld, "max-held", server.DefaultMaxHeld, "requests that leaky buckets hold at once at most")
+	c.compat = choice{[]string{"none", "envoyproxy"}, "none"}
+	f.Var(&c.compat, "compat", "envoyproxy: charge and count as envoyproxy/ratelimit does (--charge each --count-denied)")
+
+	c.logLevel = choice{[]string{"debug", "info", "warn", "error"}, "info"}
+	f.Var(&c.logLevel, "log-level", "what to log")
+	c.logFormat = choice{[]string{"text", "json"}, "text"}
+	f.Var(&c.logFormat, "log-format", "how to log")
+}
+
+// complete checks what flags alone cannot, and applies --compat.
+func (c *serveConfig) complete() error {
+	if c.compat.value == "envoyproxy" {
+		c.charge.value, c.countDenied = "each", true
+	}
+	for _, r := range c.rules {
+		if scheme, _, ok := strings.Cut(r, "://"); ok {
+			return usagef("--rules %s: a %s source is not supported; give a file or a folder", r, scheme)
+		}
+	}
+	switch {
+	case c.store != "memory":
+		return usagef("--store %s: not supported; allowed: memory", c.store)
+	case c.memoryMaxCounters < 1:
+		return usagef("--memory-max-counters %d: it is 1 at least", c.memoryMaxCounters)
+	case c.reloadInterval < time.Millisecond:
+		return usagef("--reload-interval %v: it is 1ms at least", c.reloadInterval)
+	case c.storeTimeout <= 0:
+		return usagef("--store-timeout %v: it is over 0", c.storeTimeout)
+	case c.drainDelay < 0:
+		return usagef("--drain-delay %v: it is 0 at least", c.drainDelay)
+	case c.maxConnectionAge < 0:
+		return usagef("--max-connection-age %v: it is 0 at least", c.maxConnectionAge)
+	case c.maxHeld < 0:
+		return usagef("--max-held %d: it is 0 at least", c.maxHeld)
+	}
+	return nil
+}
+
+// failurePolicy and headerStyle cannot fail: the flags took only their names.
+func (c *serveConfig) failurePolicy() limiter.FailurePolicy {
+	p, _ := limiter.ParseFailurePolicy(c.onStoreFailure.value)
+	return p
+}
+
+func (c *serveConfig) headerStyle() server.HeaderStyle {
+	s, _ := server.ParseHeaderStyle(c.headers.value)
+	return s
+}
+
+func (c *serveConfig) logger(w io.Writer) *slog.Logger {
+	var level slog.Level
+	level.UnmarshalText([]byte(c.logLevel.value)) // the flag took only level names
+	opts := &slog.HandlerOptions{Level: level}
+	if c.logFormat.value == "json" {
+		return slog.New(slog.NewJSONHandler(w, opts))
+	}
+	return slog.New(slog.NewTextHandler(w, opts))
+}

@@ -1,0 +1,177 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	rlcommon "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
+	rls "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"github.com/spf13/cobra"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	grpcstatus "google.golang.org/grpc/status"
+
+	"weir/rules"
+)
+
+const defaultAddr = "127.0.0.1:8081"
+
+type decideConfig struct {
+	addr    string
+	hits    uint32
+	times   int
+	timeout time.Duration
+}
+
+func newDecide() *cobra.Command {
+	var c decideConfig
+	cmd := &cobra.Command{
+		Use:   "decide DOMAIN key=value…",
+		Short: "ask a running server whether a request may pass, as Envoy does",
+		Long: `Ask a running server whether a request may pass, as Envoy does, and print the
+decision. The entries make up one descriptor, in this order; a comma standing
+alone begins another one. The request is charged like any other.`,
+		Example: `  weir decide default endpoint=/api/posts user=alice --times 3
+  weir decide default endpoint=/api/login , remote_address=192.0.2.7`,
+		Args: atLeast(2, "a domain and one key=value at least"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			descriptors, err := parseDescriptors(args[1:])
+			if err != nil {
+				return err
+			}
+			if c.times < 1 {
+				return usagef("--times %d: it is 1 at least", c.times)
+			}
+			return decide(cmd.Context(), cmd.OutOrStdout(), c, requestOf(args[0], descriptors, c.hits))
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&c.addr, "addr", defaultAddr, "the server's gRPC address: host:port or unix:PATH")
+	f.Uint32Var(&c.hits, "hits", 0, "the cost of the request (0: unset, which counts as 1)")
+	f.IntVar(&c.times, "times", 1, "ask so often, one after another")
+	f.DurationVar(&c.timeout, "timeout", 5*time.Second, "how long to wait for each answer")
+	return cmd
+}
+
+// parseDescriptors reads key=value words; a lone comma begins another descriptor.
+func parseDescriptors(words []string) ([][]rules.Entry, error) {
+	descriptors := [][]rules.Entry{nil}
+	for _, w := range words {
+		if w == "," {
+			descriptors = append(descriptors, nil)
+			continue
+		}
+		key, value, ok := strings.Cut(w, "=")
+		if !ok || key == "" {
+			return nil, usagef("%q is not key=value", w)
+		}
+		last := len(descriptors) - 1
+		descriptors[last] = append(descriptors[last], rules.Entry{Key: key, Value: value})
+	}
+	return descriptors, nil
+}
+
+func requestOf(domain string, descriptors [][]rules.Entry, hits uint32) *rls.RateLimitRequest {
+	req := &rls.RateLimitRequest{Domain: domain, HitsAddend: hits}
+	for _, entries := range descriptors {
+		d := &rlcommon.RateLimitDescriptor{}
+		for _, e := range entries {
+			d.Entries = append(d.Entries, &rlcommon.RateLimitDescriptor_Entry{Key: e.Key, Value: e.Value})
+		}
+		req.Descriptors = append(req.Descriptors, d)
+	}
+	return req
+}
+
+func decide(ctx context.Context, w io.Writer, c decideConfig, req *rls.RateLimitRequest) error {
+	conn, err := grpc.NewClient(c.addr, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		return usagef("--addr %s: %w", c.addr, err)
+	}
+	defer conn.Close()
+	client := rls.NewRateLimitServiceClient(conn)
+	for range c.times {
+		resp, err := askOnce(ctx, client, c.timeout, req)
+		if err != nil {
+			return fmt.Errorf("asking %s: %s: %s", c.addr, grpcstatus.Code(err), grpcstatus.Convert(err).Message())
+		}
+		if _, err := io.WriteString(w, describeAnswer(req, resp)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func askOnce(ctx context.Context, client rls.RateLimitServiceClient, timeout time.Duration, req *rls.RateLimitRequest) (*rls.RateLimitResponse, error) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	return client.ShouldRateLimit(ctx, req)
+}
+
+// describeAnswer is the decision as text: the verdict, a line for each
+// descriptor, and the headers that the client would see.
+func describeAnswer(req *rls.RateLimitRequest, resp *rls.RateLimitResponse) string {
+	var b strings.Builder
+	fmt.Fprintln(&b, resp.OverallCode)
+	for i, st := range resp.Statuses {
+		if i < len(req.Descriptors) {
+			fmt.Fprintf(&b, "  %s: ", descriptorText(req.Descriptors[i]))
+		}
+		fmt.Fprintln(&b, statusText(st))
+	}
+	for _, h := range resp.ResponseHeadersToAdd {
+		fmt.Fprintf(&b, "  %s: %s\n", h.Key, h.Value)
+	}
+	return b.String()
+}
+
+func descriptorText(d *rlcommon.RateLimitDescriptor) string {
+	var words []string
+	for _, e := range d.Entries {
+		words = append(words, e.Key+"="+e.Value)
+	}
+	return strings.Join(words, " ")
+}
+
+func statusText(st *rls.RateLimitResponse_DescriptorStatus) string {
+	l := st.CurrentLimit
+	switch {
+	case l == nil && st.LimitRemaining > 0:
+		return "OK, unlimited"
+	case l == nil:
+		return "OK, no limit"
+	}
+	text := fmt.Sprintf("%v, limit %d %s, %d left", st.Code, l.RequestsPerUnit, perText(l), st.LimitRemaining)
+	if st.DurationUntilReset != nil {
+		after := st.DurationUntilReset.AsDuration()
+		switch {
+		case st.Code == rls.RateLimitResponse_OVER_LIMIT:
+			text += fmt.Sprintf(", retry after %v", after)
+		case after > 0:
+			text += fmt.Sprintf(", full again in %v", after)
+		}
+	} else if st.Code == rls.RateLimitResponse_OVER_LIMIT {
+		text += ", waiting cannot help"
+	}
+	if l.Name != "" {
+		text += " (" + l.Name + ")"
+	}
+	return text
+}
+
+// perText is a limit's window, such as "a minute" or "in 5 minutes".
+func perText(l *rls.RateLimitResponse_RateLimit) string {
+	unit, times := strings.ToLower(l.Unit.String()), l.UnitMultiplier.GetValue()
+	switch {
+	case l.Unit == rls.RateLimitResponse_RateLimit_UNKNOWN:
+		return "a window"
+	case times > 1:
+		return fmt.Sprintf("in %d %ss", times, unit)
+	case l.Unit == rls.RateLimitResponse_RateLimit_HOUR:
+		return "an hour"
+	}
+	return "a " + unit
+}

@@ -1,0 +1,80 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	grpcstatus "google.golang.org/grpc/status"
+
+	weirv1 "weir/api/weir/v1"
+	"weir/rules"
+)
+
+func newExplain() *cobra.Command {
+	var addr string
+	var paths []string
+	cmd := &cobra.Command{
+		Use:   "explain DOMAIN key=value…",
+		Short: "tell which rule matches a descriptor and why, and which nearly did",
+		Long: `Tell which rule matches a descriptor and why, and which rules nearly did: by the
+rules that a running server has in force, or by files (--rules). Nothing is charged.`,
+		Example: `  weir explain default endpoint=/api/posts user=alice
+  weir explain --rules rules/ api endpoint=/api/login remote_address=192.0.2.7`,
+		Args: atLeast(2, "a domain and one key=value at least"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			descriptors, err := parseDescriptors(args[1:])
+			if err != nil {
+				return err
+			}
+			if len(descriptors) > 1 {
+				return usagef("explain takes one descriptor")
+			}
+			var text string
+			if len(paths) > 0 {
+				text, err = explainFiles(paths, args[0], descriptors[0])
+			} else {
+				text, err = explainRemote(cmd.Context(), addr, args[0], descriptors[0])
+			}
+			if err != nil {
+				return err
+			}
+			_, err = io.WriteString(cmd.OutOrStdout(), text)
+			return err
+		},
+	}
+	cmd.Flags().StringVar(&addr, "addr", defaultAddr, "the server's gRPC address: host:port or unix:PATH")
+	cmd.Flags().StringArrayVar(&paths, "rules", nil, "explain by this rule file or folder instead of asking a server (repeatable)")
+	return cmd
+}
+
+func explainFiles(paths []string, domain string, entries []rules.Entry) (string, error) {
+	set, err := compileFiles(paths)
+	if err != nil {
+		return "", err
+	}
+	return set.Explain(domain, entries).String(), nil
+}
+
+func explainRemote(ctx context.Context, addr, domain string, entries []rules.Entry) (string, error) {
+	conn, err := grpc.NewClient(addr, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		return "", usagef("--addr %s: %w", addr, err)
+	}
+	defer conn.Close()
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	req := &weirv1.ExplainRequest{Domain: domain}
+	for _, e := range entries {
+		req.Entries = append(req.Entries, &weirv1.Entry{Key: e.Key, Value: []byte(e.Value)})
+	}
+	resp, err := weirv1.NewWeirServiceClient(conn).Explain(ctx, req)
+	if err != nil {
+		return "", fmt.Errorf("asking %s: %s: %s", addr, grpcstatus.Code(err), grpcstatus.Convert(err).Message())
+	}
+	return resp.Text, nil
+}

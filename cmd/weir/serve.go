@@ -1,0 +1,240 @@
+package main
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"runtime/debug"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+
+	"weir/limiter"
+	"weir/rules"
+	"weir/rules/file"
+	"weir/server"
+)
+
+//go:embed sample.yaml
+var sample []byte
+
+const sampleName = "sample.yaml (embedded)"
+
+func newServe() *cobra.Command {
+	var c serveConfig
+	cmd := &cobra.Command{
+		Use:   "serve",
+		Short: "serve rate limit decisions over gRPC and HTTP",
+		Long: `Serve Envoy's RateLimitService over gRPC, and /healthz, /readyz, /rules and /json
+over HTTP. With no flags: counters in memory and an embedded sample of rules.`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := c.complete(); err != nil {
+				return err
+			}
+			return serve(cmd.Context(), &c, cmd.OutOrStdout(), cmd.ErrOrStderr())
+		},
+	}
+	c.addFlags(cmd.Flags())
+	return cmd
+}
+
+// drainLimit bounds how long calls in progress may take on a stop.
+const drainLimit = 10 * time.Second
+
+// serve runs until the context ends, then drains. What it opens is closed in
+// reverse.
+func serve(ctx context.Context, c *serveConfig, stdout, stderr io.Writer) error {
+	tuneMemory()
+	log := c.logger(stderr)
+	live := rules.NewLive(rules.LiveOptions{
+		Options: rules.Options{OnFailure: c.failurePolicy(), CountDenied: c.countDenied},
+		Logger:  log,
+	})
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	background, ctx := errgroup.WithContext(ctx)
+	if err := startSources(ctx, background, c, live, log); err != nil {
+		return err
+	}
+	store := newMemory(c, log)
+	background.Go(func() error { store.Run(ctx, 5*time.Second); return nil })
+
+	service := server.NewService(server.Options{
+		Rules: live, Store: store, Headers: c.headerStyle(), Shadow: c.shadow, MaxHeld: orNone(c.maxHeld), Logger: log,
+	})
+	grpcListener, err := listen(c.grpcAddr)
+	if err != nil {
+		return fmt.Errorf("serving gRPC: %w", err)
+	}
+	defer grpcListener.Close()
+	httpListener, err := listen(c.httpAddr)
+	if err != nil {
+		return fmt.Errorf("serving HTTP: %w", err)
+	}
+	defer httpListener.Close()
+
+	grpcServer := server.NewGRPC(service, server.GRPCOptions{MaxConnectionAge: c.maxConnectionAge, Reflection: c.reflection})
+	httpServer := &http.Server{
+		Handler:           server.NewHTTP(service, server.HTTPOptions{Ready: func() error { return nil }, Rules: func() any { return live.Status() }}),
+		ReadHeaderTimeout: 10 * time.Second,
+		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelWarn),
+	}
+	background.Go(func() error { return grpcServer.Serve(grpcListener) })
+	background.Go(func() error {
+		if err := httpServer.Serve(httpListener); !errors.Is(err, http.ErrServerClosed) {
+			return err
+		}
+		return nil
+	})
+	grpcServer.SetServing(true)
+	announce(stdout, c, live)
+
+	<-ctx.Done()
+	log.Info("stopping", "drain_delay", c.drainDelay)
+	grpcServer.Drain(c.drainDelay, drainLimit)
+	stopHTTP(httpServer)
+	cancel()
+	return background.Wait()
+}
+
+func stopHTTP(s *http.Server) {
+	ctx, cancel := context.WithTimeout(context.Background(), drainLimit)
+	defer cancel()
+	if s.Shutdown(ctx) != nil {
+		s.Close()
+	}
+}
+
+// orNone turns the flag's 0 into the option's "none".
+func orNone(n int) int {
+	if n == 0 {
+		return -1
+	}
+	return n
+}
+
+// tuneMemory trades memory for less work of the garbage collector, unless the
+// environment says otherwise: the heap is small beside what it saves.
+func tuneMemory() {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(400)
+	}
+}
+
+// startSources runs the sources of rules and returns when each has given its
+// first rules.
+func startSources(ctx context.Context, background *errgroup.Group, c *serveConfig, live *rules.Live, log *slog.Logger) error {
+	if len(c.rules) == 0 {
+		return live.Apply(sampleName, rules.ParseSnapshot(map[string][]byte{sampleName: sample}))
+	}
+	var loaded sync.WaitGroup
+	for _, path := range c.rules {
+		loaded.Add(1)
+		var once sync.Once
+		src := file.New(path, file.Options{ReloadInterval: c.reloadInterval, Logger: log})
+		background.Go(func() error {
+			err := src.Run(ctx, func(s rules.Snapshot) error {
+				err := live.Apply(path, s)
+				if err == nil {
+					once.Do(loaded.Done)
+				}
+				return err
+			})
+			if err != nil {
+				return fmt.Errorf("loading rules from %s: %w", path, err)
+			}
+			return nil
+		})
+	}
+	all := make(chan struct{})
+	go func() { loaded.Wait(); close(all) }()
+	select {
+	case <-all:
+		return nil
+	case <-ctx.Done():
+		return background.Wait()
+	}
+}
+
+func newMemory(c *serveConfig, log *slog.Logger) *limiter.Memory {
+	full, dropped := seldom{every: 10 * time.Second}, seldom{every: 10 * time.Second}
+	return limiter.NewMemory(limiter.MemoryOptions{
+		Options:     limiter.Options{ChargeEach: c.charge.value == "each"},
+		MaxCounters: c.memoryMaxCounters,
+		OnFull: func() {
+			full.do(func(times uint64) {
+				log.Warn("the memory store is full: new counters are decided by their failure policy; raise --memory-max-counters or use Redis",
+					"max_counters", c.memoryMaxCounters, "times", times)
+			})
+		},
+		OnDropped: func() {
+			dropped.do(func(times uint64) {
+				log.Warn("counters were farther ahead of the clock than a window and begin anew; did the clock step back?", "times", times)
+			})
+		},
+	})
+}
+
+// seldom lets something be said once in a while, with how often it happened.
+type seldom struct {
+	every time.Duration
+	times atomic.Uint64
+	next  atomic.Int64 // Unix ns
+}
+
+func (s *seldom) do(say func(times uint64)) {
+	s.times.Add(1)
+	now, next := time.Now().UnixNano(), s.next.Load()
+	if now >= next && s.next.CompareAndSwap(next, now+int64(s.every)) {
+		say(s.times.Swap(0))
+	}
+}
+
+// listen opens host:port or unix:PATH. A socket that nobody listens on any more
+// is replaced.
+func listen(addr string) (net.Listener, error) {
+	path, ok := strings.CutPrefix(addr, "unix:")
+	if !ok {
+		return net.Listen("tcp", addr)
+	}
+	if conn, err := net.Dial("unix", path); err == nil {
+		conn.Close()
+		return nil, fmt.Errorf("%s: another process listens there", addr)
+	}
+	if info, err := os.Stat(path); err == nil && info.Mode()&os.ModeSocket != 0 {
+		if err := os.Remove(path); err != nil {
+			return nil, fmt.Errorf("removing a stale socket: %w", err)
+		}
+	}
+	return net.Listen("unix", path)
+}
+
+// announce says what is served and what to try.
+func announce(w io.Writer, c *serveConfig, live *rules.Live) {
+	domains, n := live.Current().Size()
+	from := sampleName
+	if len(c.rules) > 0 {
+		from = strings.Join(c.rules, ", ")
+	}
+	fmt.Fprintf(w, "weir %s serves %s in %s from %s, counters in %s\n", versionText(), count(n, "rule"), count(domains, "domain"), from, c.store)
+	fmt.Fprintf(w, "  gRPC %s  (envoy.service.ratelimit.v3.RateLimitService, weir.v1, health)\n", c.grpcAddr)
+	fmt.Fprintf(w, "  HTTP %s  (/healthz /readyz /rules /json)\n", c.httpAddr)
+	if len(c.rules) == 0 {
+		addr := ""
+		if c.grpcAddr != defaultAddr {
+			addr = " --addr " + c.grpcAddr
+		}
+		fmt.Fprintf(w, "try: %s decide default endpoint=/api/posts user=alice --times 3%s\n", os.Args[0], addr)
+	}
+}

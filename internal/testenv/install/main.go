@@ -1,0 +1,38 @@
+// Command install finds or installs the programs that the tests run against, and
+// says where they are: `go run ./internal/testenv/install [redis|envoy|chromium]…`,
+// by default those that every test run needs.
+package main
+
+import (
+	"fmt"
+	"os"
+
+	"weir/internal/testenv"
+)
+
+func main() { os.Exit(run(os.Args[1:])) }
+
+func run(names []string) int {
+	finders := map[string]func() (string, error){
+		"redis":    testenv.FindRedis,
+		"envoy":    testenv.FindEnvoy,
+		"chromium": testenv.FindChromium,
+	}
+	if len(names) == 0 {
+		names = []string{"redis", "envoy"}
+	}
+	for _, name := range names {
+		find, ok := finders[name]
+		if !ok {
+			fmt.Fprintf(os.Stderr, "install: unknown program %q; there are redis, envoy, chromium\n", name)
+			return 2
+		}
+		path, err := find()
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		fmt.Printf("testenv: %s: %s\n", name, path)
+	}
+	return 0
+}

@@ -1,0 +1,125 @@
+package testenv
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// RedisOptions is how Redis is started.
+type RedisOptions struct {
+	Addr string   // empty: a free port; set: the address of one that was stopped
+	Dir  string   // where it keeps data; empty: a folder that goes with the test
+	Args []string // more arguments, such as "--appendonly", "yes"
+}
+
+// Redis is a Redis server that runs.
+type Redis struct {
+	*Process
+	Addr string
+}
+
+// StartRedis runs a Redis server on 127.0.0.1 that writes nothing to disk, unless
+// the options say so.
+func StartRedis(t testing.TB, o RedisOptions) *Redis {
+	t.Helper()
+	path, err := FindRedis()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if o.Addr == "" {
+		o.Addr = FreeAddr(t)
+	}
+	if o.Dir == "" {
+		o.Dir = t.TempDir()
+	}
+	host, port, err := net.SplitHostPort(o.Addr)
+	if err != nil {
+		t.Fatalf("testenv: address of Redis: %v", err)
+	}
+	args := append([]string{"--bind", host, "--port", port, "--dir", o.Dir, "--save", "", "--daemonize", "no"}, o.Args...)
+	return &Redis{
+		Process: Start(t, Program{Path: path, Args: args, Addr: o.Addr}),
+		Addr:    o.Addr,
+	}
+}
+
+// EnvoyOptions is how Envoy is started.
+type EnvoyOptions struct {
+	Config string   // the whole configuration, as YAML
+	Addr   string   // of a listener in it; Envoy is up when it accepts connections
+	Args   []string // more arguments, such as "--log-level", "debug"
+}
+
+// StartEnvoy runs Envoy with a configuration.
+func StartEnvoy(t testing.TB, o EnvoyOptions) *Process {
+	t.Helper()
+	path, err := FindEnvoy()
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := filepath.Join(t.TempDir(), "envoy.yaml")
+	if err := os.WriteFile(config, []byte(o.Config), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	// Hot restart would have every Envoy of the machine share a memory segment.
+	args := append([]string{"-c", config, "--disable-hot-restart", "--concurrency", "2", "--log-level", "warning"}, o.Args...)
+	return Start(t, Program{Path: path, Args: args, Addr: o.Addr})
+}
+
+// Chromium returns the path of a browser that can be driven headless.
+func Chromium(t testing.TB) string {
+	t.Helper()
+	path, err := FindChromium()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// WeirOptions is how `weir serve` is started.
+type WeirOptions struct {
+	Rules    []string // files or folders; none: Weir's own sample
+	GRPCAddr string   // empty: a free port
+	HTTPAddr string   // empty: a free port
+	Args     []string // more flags
+}
+
+// Weir is a `weir serve` that runs.
+type Weir struct {
+	*Process
+	GRPCAddr, HTTPAddr string
+}
+
+// StartWeir runs `weir serve`, as built from this tree.
+func StartWeir(t testing.TB, o WeirOptions) *Weir {
+	t.Helper()
+	if o.GRPCAddr == "" {
+		o.GRPCAddr = FreeAddr(t)
+	}
+	if o.HTTPAddr == "" {
+		o.HTTPAddr = FreeAddr(t)
+	}
+	args := []string{"serve", "--grpc-addr", o.GRPCAddr, "--http-addr", o.HTTPAddr}
+	for _, path := range o.Rules {
+		args = append(args, "--rules", path)
+	}
+	return &Weir{
+		Process:  Start(t, Program{Path: WeirBinary(t), Args: append(args, o.Args...), Addr: o.GRPCAddr}),
+		GRPCAddr: o.GRPCAddr,
+		HTTPAddr: o.HTTPAddr,
+	}
+}
+
+// WriteFile writes a file into a folder that goes with the test, and returns its
+// path.
+func WriteFile(t testing.TB, name, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(fmt.Errorf("testenv: %w", err))
+	}
+	return path
+}

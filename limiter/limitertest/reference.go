@@ -1,0 +1,74 @@
+package limitertest
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"weir/limiter"
+)
+
+// Reference is the plainest store: limiter.Evaluate and a map, which forgets
+// nothing. It is what Replay holds other stores against.
+type Reference struct {
+	opts limiter.Options
+	now  func() time.Time
+
+	mu     sync.Mutex
+	states map[string]limiter.State
+}
+
+// NewReference returns an empty store.
+func NewReference(opts limiter.Options, now func() time.Time) *Reference {
+	return &Reference{opts: opts, now: now, states: make(map[string]limiter.State)}
+}
+
+// Decide implements limiter.Store.
+func (r *Reference) Decide(ctx context.Context, hits []limiter.Hit) ([]limiter.Decision, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var keys []string
+	var slots []limiter.Slot
+	index := make([]int, len(hits))
+	for i, h := range hits {
+		key := string(h.Key)
+		at := slices.Index(keys, key)
+		if at < 0 {
+			at = len(keys)
+			keys = append(keys, key)
+			slots = append(slots, limiter.Slot{State: r.states[key]})
+		}
+		index[i] = at
+	}
+	decisions := limiter.Evaluate(hits, index, slots, r.now(), r.opts)
+	for i, key := range keys {
+		if slots[i].Changed {
+			r.states[key] = slots[i].State
+		}
+	}
+	return decisions, nil
+}
+
+// At returns a copy whose clock stands at now. What is asked of it leaves r as
+// it is.
+func (r *Reference) At(now time.Time) *Reference {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	c := NewReference(r.opts, func() time.Time { return now })
+	for key, s := range r.states {
+		s.Log = slices.Clone(s.Log)
+		c.states[key] = s
+	}
+	return c
+}
+
+// State returns what the counter of that key remembers.
+func (r *Reference) State(key string) limiter.State {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.states[key]
+}

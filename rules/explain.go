@@ -1,0 +1,189 @@
+package rules
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"weir/limiter"
+)
+
+// Explanation tells which rule a descriptor meets, why, and which it nearly met.
+type Explanation struct {
+	Domain     string       `json:"domain"`
+	Verdict    string       `json:"verdict"` // in a sentence
+	Entries    []Choice     `json:"entries"` // as far as the descriptor got
+	Rule       *RuleDetails `json:"rule,omitempty"`
+	NearMisses []NearMiss   `json:"near_misses,omitempty"`
+}
+
+// Choice is which way an entry took.
+type Choice struct {
+	Entry string `json:"entry"`
+	Taken *Way   `json:"taken,omitempty"` // nil: none fits
+	Lost  []Way  `json:"lost,omitempty"`  // fit too, but come after the one taken
+}
+
+// Way is a pattern that fits an entry.
+type Way struct {
+	Pattern string `json:"pattern"`
+	Kind    string `json:"kind"` // such as "exact value" or "address range"
+	Place   string `json:"place"`
+}
+
+// RuleDetails is the rule that matches.
+type RuleDetails struct {
+	Name     string         `json:"name,omitempty"`
+	Path     string         `json:"path"`
+	Place    string         `json:"place"`
+	Modes    []string       `json:"modes,omitempty"` // such as exempt, unlimited, shadow_mode
+	Replaces []string       `json:"replaces,omitempty"`
+	Limits   []LimitDetails `json:"limits,omitempty"`
+}
+
+// LimitDetails is a limit and the counter of it that the descriptor meets.
+type LimitDetails struct {
+	Limit string      `json:"limit"` // such as "5 per 1m0s, fixed_window"
+	Key   limiter.Key `json:"key"`
+}
+
+// NearMiss is a rule that nearly matched.
+type NearMiss struct {
+	Path  string `json:"path"`
+	Place string `json:"place"`
+	Why   string `json:"why"`
+}
+
+// Explain tells what the set makes of a descriptor. It looks at every rule of
+// the domain.
+func (s *Set) Explain(domain string, entries []Entry) *Explanation {
+	x := &Explanation{Domain: domain}
+	d := s.domains[domain]
+	switch {
+	case d == nil:
+		x.Verdict = fmt.Sprintf("domain %q has no rules: no limit%s", domain, suggestion(domain, s.domainNames()))
+		return x
+	case len(entries) == 0:
+		x.Verdict = "a descriptor with no entries has no limit"
+		return x
+	}
+	n := x.walk(d.root, entries)
+	switch {
+	case n == nil:
+		x.Verdict = fmt.Sprintf("nothing fits %s: no limit", x.Entries[len(x.Entries)-1].Entry)
+	case n.rule == nil:
+		x.Verdict = fmt.Sprintf("the way ends at %s, which has no rule: no limit", Fault{File: n.file, Line: n.way.line, Col: n.way.col}.place())
+	default:
+		x.Rule = n.rule.details(entries)
+		x.Verdict = fmt.Sprintf("rule %s matches", n.rule.Label())
+	}
+	x.NearMisses = nearMisses(d.rules, x.Rule != nil, entries)
+	return x
+}
+
+func (s *Set) domainNames() []string {
+	names := make([]string, 0, len(s.domains))
+	for name := range s.domains {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// walk does what node.find does, and takes notes.
+func (x *Explanation) walk(n *node, entries []Entry) *node {
+	for _, entry := range entries {
+		choice := Choice{Entry: readable(entry.Key) + "=" + readable(entry.Value)}
+		var taken *edge
+		if l := n.levels[entry.Key]; l != nil {
+			taken = l.take(entry.Value)
+			for _, e := range l.edges {
+				if e != taken && e.matches(entry.Value) {
+					choice.Lost = append(choice.Lost, e.way())
+				}
+			}
+		}
+		if taken != nil {
+			way := taken.way()
+			choice.Taken = &way
+		}
+		x.Entries = append(x.Entries, choice)
+		if taken == nil {
+			return nil
+		}
+		n = taken.to
+	}
+	return n
+}
+
+func (e *edge) way() Way {
+	place := Fault{File: e.to.file, Line: e.to.way.line, Col: e.to.way.col}.place()
+	return Way{Pattern: readable(e.key) + "=" + readable(e.text), Kind: e.kind.String(), Place: place}
+}
+
+func (r *Rule) details(entries []Entry) *RuleDetails {
+	details := &RuleDetails{Name: r.Name, Path: r.Path, Place: r.Place, Replaces: r.Replaces}
+	for _, mode := range []struct {
+		on   bool
+		name string
+	}{
+		{r.Exempt, "exempt"}, {r.Unlimited, "unlimited"}, {r.Shadow, "shadow_mode"}, {r.Quota, "quota_mode"},
+	} {
+		if mode.on {
+			details.Modes = append(details.Modes, mode.name)
+		}
+	}
+	for i, limit := range r.Limits {
+		details.Limits = append(details.Limits, LimitDetails{
+			Limit: limitText(limit),
+			Key:   r.appendKey(nil, r.counters[i], entries),
+		})
+	}
+	return details
+}
+
+func limitText(l limiter.Limit) string {
+	text := fmt.Sprintf("%d per %v, %v", l.Requests, l.Window, l.Algorithm)
+	switch l.Algorithm {
+	case limiter.TokenBucket:
+		text += fmt.Sprintf(", burst %d", l.Burst)
+	case limiter.LeakyBucket:
+		text += fmt.Sprintf(", queue %d", l.Queue)
+	}
+	if l.CountDenied {
+		text += ", count_denied"
+	}
+	return text
+}
+
+// String writes the explanation for a terminal, in lines.
+func (x *Explanation) String() string {
+	var text strings.Builder
+	fmt.Fprintf(&text, "domain %s: %s\n", readable(x.Domain), x.Verdict)
+	for _, c := range x.Entries {
+		if c.Taken == nil {
+			fmt.Fprintf(&text, "  %s: nothing fits\n", c.Entry)
+			continue
+		}
+		fmt.Fprintf(&text, "  %s: takes %s, %s (%s)\n", c.Entry, c.Taken.Pattern, c.Taken.Kind, c.Taken.Place)
+		for _, lost := range c.Lost {
+			fmt.Fprintf(&text, "    before %s, %s (%s)\n", lost.Pattern, lost.Kind, lost.Place)
+		}
+	}
+	if r := x.Rule; r != nil {
+		fmt.Fprintf(&text, "  rule %s (%s)\n", r.Path, r.Place)
+		for _, mode := range r.Modes {
+			fmt.Fprintf(&text, "    %s\n", mode)
+		}
+		for _, name := range r.Replaces {
+			fmt.Fprintf(&text, "    replaces %s\n", readable(name))
+		}
+		for _, l := range r.Limits {
+			fmt.Fprintf(&text, "    limit %s\n", l.Limit)
+		}
+	}
+	for _, miss := range x.NearMisses {
+		fmt.Fprintf(&text, "  nearly: %s (%s): %s\n", miss.Path, miss.Place, miss.Why)
+	}
+	return text.String()
+}

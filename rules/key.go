@@ -1,0 +1,120 @@
+package rules
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+
+	"weir/limiter"
+)
+
+// A counter's key is a digest of what the rules say of its identity, and then
+// what the request says of it:
+//
+//	rule      counterID of the limit ‖ for each variable: length and masked bit, value
+//	override  counterID of the domain ‖ unit, multiplier, number of entries ‖ each key and value
+//
+// All parts have a length before them or a fixed one, and each digest stands for
+// one shape of what follows, so that no two identities have one key. Digests of
+// rules and overrides differ, for what is hashed names which it is.
+
+// keyFormat changes with anything that gives a counter another meaning, so that
+// versions of Weir that share a store share no counter that they read in
+// different ways.
+const keyFormat = "weir counter 1"
+
+// counterID is the digest of a limit's identity, as far as the rules know it.
+type counterID [16]byte
+
+// identify digests an identity. Its 128 bits are as good as unique.
+func identify(identity []byte) counterID {
+	sum := sha256.Sum256(identity)
+	return counterID(sum[:len(counterID{})])
+}
+
+// counterIDs returns an identity for each limit of a rule. Of the limit, only
+// algorithm and window are in it: a limit that is raised keeps what was used.
+func counterIDs(domain string, path []step, limits []limiter.Limit) []counterID {
+	fixed := appendText(nil, keyFormat)
+	fixed = appendText(fixed, domain)
+	fixed = appendText(fixed, "rule")
+	fixed = binary.AppendUvarint(fixed, uint64(len(path)))
+	for i := range path {
+		fixed = appendText(fixed, path[i].key)
+		fixed = appendText(fixed, path[i].value.text)
+		fixed = appendBool(fixed, path[i].share)
+	}
+	ids := make([]counterID, len(limits))
+	for i, limit := range limits {
+		identity := appendText(fixed, limit.Algorithm.String())
+		identity = appendText(identity, limit.Window.String())
+		ids[i] = identify(binary.AppendUvarint(identity, ordinal(limits, i)))
+	}
+	return ids
+}
+
+// ordinal counts the limits before the i-th that count in the same way.
+func ordinal(limits []limiter.Limit, i int) uint64 {
+	n := uint64(0)
+	for _, before := range limits[:i] {
+		if before.Algorithm == limits[i].Algorithm && before.Window.String() == limits[i].Window.String() {
+			n++
+		}
+	}
+	return n
+}
+
+// overrideID is the identity that all overrides of a domain begin with.
+func overrideID(domain string) counterID {
+	identity := appendText(nil, keyFormat)
+	identity = appendText(identity, domain)
+	return identify(appendText(identity, "override"))
+}
+
+// appendKey appends the key of a rule's counter for the values of entries.
+func (r *Rule) appendKey(keys []byte, id counterID, entries []Entry) []byte {
+	keys = append(keys, id[:]...)
+	for _, v := range r.variables {
+		keys = v.appendValue(keys, entries[v.entry].Value)
+	}
+	return keys
+}
+
+// appendValue appends a value, or the network that it is masked to. The lowest
+// bit of the length tells them apart: "10.0.0.0/8" may be a value too.
+func (v variable) appendValue(keys []byte, value string) []byte {
+	if v.mask.set() {
+		if addr, ok := parseAddress(value); ok {
+			var text [64]byte
+			network := v.mask.network(addr).AppendTo(text[:0])
+			keys = binary.AppendUvarint(keys, uint64(len(network))<<1|1)
+			return append(keys, network...)
+		}
+	}
+	keys = binary.AppendUvarint(keys, uint64(len(value))<<1)
+	return append(keys, value...)
+}
+
+// appendKey appends the key of an override's counter in the domain of the id.
+func (o *Override) appendKey(keys []byte, id counterID, entries []Entry) []byte {
+	keys = append(keys, id[:]...)
+	keys = append(keys, byte(o.unit))
+	keys = binary.AppendUvarint(keys, uint64(o.times))
+	keys = binary.AppendUvarint(keys, uint64(len(entries)))
+	for _, e := range entries {
+		keys = appendText(keys, e.Key)
+		keys = appendText(keys, e.Value)
+	}
+	return keys
+}
+
+func appendText(b []byte, text string) []byte {
+	b = binary.AppendUvarint(b, uint64(len(text)))
+	return append(b, text...)
+}
+
+func appendBool(b []byte, on bool) []byte {
+	if on {
+		return append(b, 1)
+	}
+	return append(b, 0)
+}

@@ -1,0 +1,191 @@
+package rules
+
+import (
+	"errors"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// LiveOptions are what a Live needs. All may be left out.
+type LiveOptions struct {
+	Options
+	Logger *slog.Logger     // nil: none
+	Now    func() time.Time // nil: time.Now
+}
+
+// Live is the rule set in force, which sources replace while requests read it.
+type Live struct {
+	options LiveOptions
+	current atomic.Pointer[Set]
+
+	applying sync.Mutex // held for a whole Apply: the last one in is the last one out
+	mu       sync.Mutex // of what follows
+	sources  map[string]*sourceState
+	status   LiveStatus // without Sources
+}
+
+type sourceState struct {
+	documents []*Document // the last good ones
+	refused   *Snapshot   // the last one, if it may fit once other sources change
+	status    SourceStatus
+}
+
+// LiveStatus tells how loading has gone.
+type LiveStatus struct {
+	Version  string                  `json:"version"`
+	LoadedAt time.Time               `json:"loaded_at"` // zero: nothing was loaded yet
+	Reloads  uint64                  `json:"reloads"`   // good ones, the first included
+	Failures uint64                  `json:"failures"`
+	Sources  map[string]SourceStatus `json:"sources"`
+}
+
+// SourceStatus tells how loading from one source has gone.
+type SourceStatus struct {
+	LoadedAt  time.Time `json:"loaded_at"` // of the rules in force; zero: none yet
+	FailedAt  time.Time `json:"failed_at"` // zero: never
+	LastError string    `json:"last_error,omitempty"`
+	Documents int       `json:"documents"`
+}
+
+// NewLive returns a Live with an empty set.
+func NewLive(options LiveOptions) *Live {
+	if options.Logger == nil {
+		options.Logger = slog.New(slog.DiscardHandler)
+	}
+	if options.Now == nil {
+		options.Now = time.Now
+	}
+	l := &Live{options: options, sources: map[string]*sourceState{}}
+	empty, _ := CompileWith(options.Options) // of nothing: cannot fail
+	l.current.Store(empty)
+	l.status.Version = empty.Version()
+	return l
+}
+
+// Current is the set in force, never nil. A request takes it once and keeps it.
+func (l *Live) Current() *Set { return l.current.Load() }
+
+// Apply puts a source's new snapshot into force, together with the last good
+// ones of all other sources. If anything is wrong with them together, the set
+// before stays in force, and the error is Faults. A snapshot that is refused for
+// what another source says is tried again when that one has changed, so that a
+// rule can move between sources. It is safe for concurrent use.
+func (l *Live) Apply(source string, snap Snapshot) error {
+	l.applying.Lock()
+	defer l.applying.Unlock()
+	if err := l.try(source, snap); err != nil {
+		l.refused(source, snap, err)
+		return err
+	}
+	for l.retry() {
+	}
+	return nil
+}
+
+// try puts the snapshot into force if it fits.
+func (l *Live) try(source string, snap Snapshot) error {
+	documents := slices.Concat(l.othersThan(source), snap.Documents)
+	set, err := CompileWith(l.options.Options, documents...)
+	if err = joinFaults(snap.Faults, err); err != nil {
+		return err
+	}
+	l.accepted(source, snap, set)
+	return nil
+}
+
+// retry puts one refused snapshot into force, if one fits now.
+func (l *Live) retry() bool {
+	l.mu.Lock()
+	refused := map[string]Snapshot{}
+	for name, state := range l.sources {
+		if state.refused != nil {
+			refused[name] = *state.refused
+		}
+	}
+	l.mu.Unlock()
+	for _, name := range slices.Sorted(maps.Keys(refused)) {
+		if l.try(name, refused[name]) == nil {
+			return true
+		}
+	}
+	return false
+}
+
+// joinFaults adds those of a snapshot to those that compiling found, most of
+// which are the same.
+func joinFaults(faults Faults, err error) error {
+	var compiled Faults
+	if errors.As(err, &compiled) {
+		faults = slices.Concat(faults, compiled)
+	}
+	return faults.asError()
+}
+
+// othersThan returns the documents in force from all other sources.
+func (l *Live) othersThan(source string) []*Document {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var documents []*Document
+	for name, state := range l.sources {
+		if name != source {
+			documents = append(documents, state.documents...)
+		}
+	}
+	return documents
+}
+
+func (l *Live) accepted(source string, snap Snapshot, set *Set) {
+	now := l.options.Now()
+	l.current.Store(set)
+	l.mu.Lock()
+	state := l.source(source)
+	state.documents, state.refused = snap.Documents, nil
+	state.status.LoadedAt, state.status.LastError, state.status.Documents = now, "", len(snap.Documents)
+	l.status.Version, l.status.LoadedAt = set.Version(), now
+	l.status.Reloads++
+	l.mu.Unlock()
+	domains, rules := set.Size()
+	l.options.Logger.Info("rules loaded", "source", source, "version", set.Version(), "domains", domains, "rules", rules)
+	for _, w := range set.Warnings() {
+		l.options.Logger.Warn("rules: "+w.Msg, "source", source, "at", w.place())
+	}
+}
+
+func (l *Live) refused(source string, snap Snapshot, err error) {
+	now := l.options.Now()
+	l.mu.Lock()
+	state := l.source(source)
+	state.refused = nil
+	if len(snap.Faults) == 0 {
+		state.refused = &snap
+	}
+	state.status.FailedAt, state.status.LastError = now, err.Error()
+	l.status.Failures++
+	version := l.status.Version
+	l.mu.Unlock()
+	l.options.Logger.Error("rules refused, those before stay in force", "source", source, "version", version, "error", err)
+}
+
+// source returns what is known of a source. l.mu is held.
+func (l *Live) source(name string) *sourceState {
+	if l.sources[name] == nil {
+		l.sources[name] = &sourceState{}
+	}
+	return l.sources[name]
+}
+
+// Status tells how loading has gone until now.
+func (l *Live) Status() LiveStatus {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	status := l.status
+	status.Sources = make(map[string]SourceStatus, len(l.sources))
+	for name, state := range l.sources {
+		status.Sources[name] = state.status
+	}
+	return status
+}

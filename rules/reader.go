@@ -1,0 +1,190 @@
+package rules
+
+import (
+	"encoding/base64"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/agnivade/levenshtein"
+	"go.yaml.in/yaml/v3"
+)
+
+// Bounds that keep a file from costing more than its size warrants.
+const (
+	maxDepth      = 64      // levels of descriptors, metadata or merges
+	spareVisits   = 100_000 // nodes that aliases may repeat, whatever the file's size
+	visitsPerByte = 4
+)
+
+// reader turns YAML nodes into drafts. It goes on after a fault, so that one
+// run finds them all.
+type reader struct {
+	file     string
+	faults   Faults
+	warnings []Fault
+	zones    map[string]*time.Location // loaded once each: loading reads the disk
+	visits   int                       // nodes that may still be looked at; below 0: no more
+}
+
+func newReader(file string, size int) *reader {
+	return &reader{file: file, zones: map[string]*time.Location{}, visits: spareVisits + visitsPerByte*size}
+}
+
+func (r *reader) faultAt(at place, format string, args ...any) {
+	r.faults = append(r.faults, Fault{File: r.file, Line: at.line, Col: at.col, Msg: fmt.Sprintf(format, args...)})
+}
+
+func (r *reader) fault(n *yaml.Node, format string, args ...any) {
+	r.faultAt(placeOf(n), format, args...)
+}
+
+func (r *reader) warn(n *yaml.Node, format string, args ...any) {
+	at := placeOf(n)
+	r.warnings = append(r.warnings, Fault{File: r.file, Line: at.line, Col: at.col, Msg: fmt.Sprintf(format, args...)})
+}
+
+func placeOf(n *yaml.Node) place { return place{max(n.Line, 1), max(n.Column, 1)} }
+
+// spend counts the children of n as looked at. Aliases within aliases can make
+// a small file enormous, or endless; then spend says so once and is false.
+func (r *reader) spend(n *yaml.Node) bool {
+	if r.exhausted() {
+		return false
+	}
+	r.visits -= len(n.Content) + 1
+	if r.exhausted() {
+		r.fault(n, "aliases repeat too much, or an alias contains itself")
+		return false
+	}
+	return true
+}
+
+func (r *reader) exhausted() bool { return r.visits < 0 }
+
+// tooDeep bounds recursion.
+func (r *reader) tooDeep(n *yaml.Node, depth int) bool {
+	if depth < maxDepth {
+		return false
+	}
+	r.fault(n, "deeper than %d levels (does an alias contain itself?)", maxDepth)
+	return true
+}
+
+// deref follows an alias. An alias never leads to another.
+func deref(n *yaml.Node) *yaml.Node {
+	if n.Kind == yaml.AliasNode {
+		return n.Alias
+	}
+	return n
+}
+
+func isNull(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.ShortTag() == "!!null" }
+
+// kindOf names a node for people.
+func kindOf(n *yaml.Node) string {
+	switch {
+	case n.Kind == yaml.MappingNode:
+		return "a mapping"
+	case n.Kind == yaml.SequenceNode:
+		return "a list"
+	case isNull(n):
+		return "nothing"
+	}
+	return fmt.Sprintf("%q", n.Value)
+}
+
+// list returns the items of a sequence; none, and a fault, of anything else.
+func (r *reader) list(f field) []*yaml.Node {
+	if f.value.Kind != yaml.SequenceNode {
+		r.fault(f.value, "%s is a list, not %s", f.name, kindOf(f.value))
+		return nil
+	}
+	if !r.spend(f.value) {
+		return nil
+	}
+	items := make([]*yaml.Node, len(f.value.Content))
+	for i, item := range f.value.Content {
+		items[i] = deref(item)
+	}
+	return items
+}
+
+// text returns a scalar as it is written: 1 and 1.0 stay what they are.
+func (r *reader) text(f field) (string, bool) {
+	if f.value.Kind != yaml.ScalarNode || isNull(f.value) {
+		r.fault(f.value, "%s is a text, not %s", f.name, kindOf(f.value))
+		return "", false
+	}
+	switch tag := f.value.ShortTag(); tag {
+	case "!!str", "!!int", "!!float", "!!bool", "!!timestamp", "!!merge":
+		return f.value.Value, true
+	case "!!binary":
+		data, err := base64.StdEncoding.DecodeString(strings.Join(strings.Fields(f.value.Value), ""))
+		if err != nil {
+			r.fault(f.value, "%s is not base64: %v", f.name, err)
+			return "", false
+		}
+		return string(data), true
+	default:
+		r.fault(f.value, "%s has the unknown tag %s", f.name, tag)
+		return "", false
+	}
+}
+
+// whole returns a whole number from 0 to most.
+func (r *reader) whole(f field, most uint64) (uint64, bool) {
+	var number uint64
+	if f.value.Kind == yaml.ScalarNode && f.value.ShortTag() == "!!int" && f.value.Decode(&number) == nil && number <= most {
+		return number, true
+	}
+	quoted := ""
+	if f.value.Kind == yaml.ScalarNode && f.value.Style&(yaml.SingleQuotedStyle|yaml.DoubleQuotedStyle) != 0 {
+		quoted = " in quotes"
+	}
+	r.fault(f.value, "%s is a whole number from 0 to %d, not %s%s", f.name, most, kindOf(f.value), quoted)
+	return 0, false
+}
+
+// flag returns a truth value. The words of YAML 1.1 (yes, no, on, off) are
+// taken too, as envoyproxy/ratelimit takes them.
+func (r *reader) flag(f field) bool {
+	var on bool
+	plain := f.value.Kind == yaml.ScalarNode && f.value.Style&(yaml.SingleQuotedStyle|yaml.DoubleQuotedStyle) == 0
+	if !plain || isNull(f.value) || f.value.Decode(&on) != nil {
+		r.fault(f.value, "%s is true or false, not %s", f.name, kindOf(f.value))
+		return false
+	}
+	return on
+}
+
+// choice returns the index of the name that the field's text is, or -1.
+func (r *reader) choice(f field, names []string) int {
+	text, ok := r.text(f)
+	if !ok {
+		return -1
+	}
+	i := slices.Index(names, text)
+	if i < 0 {
+		r.fault(f.value, "%s: unknown %q%s", f.name, text, suggestion(text, names))
+	}
+	return i
+}
+
+// suggestion names the known word that is nearest, or all if they are few.
+func suggestion(word string, known []string) string {
+	nearest, least := "", len(word)/3+2
+	for _, candidate := range known {
+		if d := levenshtein.ComputeDistance(strings.ToLower(word), candidate); d < least {
+			nearest, least = candidate, d
+		}
+	}
+	switch {
+	case nearest != "":
+		return fmt.Sprintf("; did you mean %q?", nearest)
+	case len(known) <= 8:
+		return "; known are " + strings.Join(known, ", ")
+	}
+	return ""
+}

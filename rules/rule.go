@@ -1,0 +1,105 @@
+package rules
+
+import (
+	"strconv"
+	"strings"
+
+	"weir/limiter"
+)
+
+// Rule is what to do with the descriptors that match its path. It is immutable.
+type Rule struct {
+	Name   string // "" where none is given
+	Domain string
+	Path   string // such as "endpoint=/a, remote_address=*"
+	Place  string // file:line:col
+
+	Limits    []limiter.Limit
+	Shadow    bool // counted and reported, never refuses
+	Quota     bool // refuses only with all other quota rules of a request
+	Unlimited bool // never refuses, counts nothing
+	Exempt    bool // the whole request passes, and charges nothing
+
+	OnFailure      *limiter.FailurePolicy // nil: the server's
+	Replaces       []string               // names of rules that do not count beside this one
+	Metadata       map[string]any         // as JSON has it; not to be changed
+	DetailedMetric bool
+	ValueToMetric  bool
+
+	path      []step
+	counters  []counterID // one for each limit
+	variables []variable  // whose values tell the counters of a limit apart
+	policy    limiter.FailurePolicy
+
+	file       string
+	replacesAt place
+}
+
+// Label is what to call the rule: its name, or else its path.
+func (r *Rule) Label() string {
+	if r.Name != "" {
+		return r.Name
+	}
+	return r.Path
+}
+
+// variable is an entry whose value is part of the counter's identity.
+type variable struct {
+	entry int
+	mask  mask
+}
+
+// newRule completes a draft with the server's defaults.
+func newRule(options Options, file string, d *draft) *Rule {
+	draft := d.rule
+	r := &Rule{
+		Name: draft.name, Domain: d.domain, Path: pathText(d.path),
+		Place:  Fault{File: file, Line: draft.at.line, Col: draft.at.col}.place(),
+		Shadow: draft.shadow, Quota: draft.quota, Unlimited: draft.unlimited, Exempt: draft.exempt,
+		OnFailure: draft.onFailure, Replaces: draft.replaces, Metadata: draft.metadata,
+		DetailedMetric: draft.detailedMetric, ValueToMetric: draft.valueToMetric,
+		path: d.path, policy: options.OnFailure,
+		file: file, replacesAt: draft.replacesAt,
+	}
+	if draft.onFailure != nil {
+		r.policy = *draft.onFailure
+	}
+	for _, l := range draft.limits {
+		limit := l.Limit
+		limit.CountDenied = options.CountDenied || limit.Algorithm == limiter.SlidingWindowLog
+		if l.countDenied != nil {
+			limit.CountDenied = *l.countDenied
+		}
+		r.Limits = append(r.Limits, limit)
+	}
+	r.counters = counterIDs(d.domain, d.path, r.Limits)
+	for i, s := range d.path {
+		if s.value.kind != exactValue && !s.share {
+			r.variables = append(r.variables, variable{entry: i, mask: s.own.or(draft.mask).or(s.defaults)})
+		}
+	}
+	return r
+}
+
+// pathText writes a path for people.
+func pathText(path []step) string {
+	var text strings.Builder
+	for i := range path {
+		if i > 0 {
+			text.WriteString(", ")
+		}
+		text.WriteString(readable(path[i].key))
+		text.WriteByte('=')
+		text.WriteString(readable(path[i].value.text))
+	}
+	return text.String()
+}
+
+// readable quotes what would be hard to read, or to tell apart, in a path.
+func readable(text string) string {
+	quoted := strconv.Quote(text)
+	if text == "" || quoted[1:len(quoted)-1] != text || strings.ContainsAny(text, ",= ") {
+		return quoted
+	}
+	return text
+}

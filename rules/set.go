@@ -1,0 +1,117 @@
+package rules
+
+import (
+	"bytes"
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"slices"
+	"strings"
+
+	"weir/limiter"
+)
+
+// Options are the server's defaults for what rules leave open.
+type Options struct {
+	OnFailure   limiter.FailurePolicy // on_store_failure of rules that say none, and of overrides
+	CountDenied bool                  // count_denied of rules that do not say, and of overrides; sliding_window_log: always true by default
+}
+
+// Set is all rules of all domains, compiled. It is immutable, and safe for
+// concurrent use.
+type Set struct {
+	domains  map[string]*domain
+	options  Options
+	version  string
+	rules    int
+	warnings []Fault
+}
+
+// domain is the tree of a domain's rules.
+type domain struct {
+	root      *node
+	rules     []*Rule // in file order
+	overrides counterID
+}
+
+// Compile makes a set of the documents, with the zero Options.
+func Compile(docs ...*Document) (*Set, error) { return CompileWith(Options{}, docs...) }
+
+// CompileWith makes a set of the documents, of which those with the same domain
+// merge. Their order means nothing: file order is the order of their names. The
+// error is Faults, and has those that Parse found too, so that a faulty document
+// never becomes rules.
+func CompileWith(options Options, docs ...*Document) (*Set, error) {
+	docs = slices.Clone(docs)
+	slices.SortFunc(docs, func(a, b *Document) int {
+		return cmp.Or(strings.Compare(a.Name, b.Name), bytes.Compare(a.digest[:], b.digest[:]))
+	})
+	c := compiler{options: options, domains: map[string]*domain{}, builders: map[string]*builder{}}
+	set := &Set{domains: c.domains, options: options, version: version(docs)}
+	for _, doc := range docs {
+		c.faults = append(c.faults, doc.faults...)
+		set.warnings = append(set.warnings, doc.warnings...)
+		for i := range doc.drafts {
+			c.add(doc.Name, &doc.drafts[i])
+		}
+	}
+	if err := c.faults.asError(); err != nil {
+		return nil, err
+	}
+	for _, d := range set.domains {
+		d.root.finish()
+		set.rules += len(d.rules)
+	}
+	return set, nil
+}
+
+// compiler puts drafts into the trees of their domains.
+type compiler struct {
+	options  Options
+	domains  map[string]*domain
+	builders map[string]*builder
+	faults   Faults
+}
+
+func (c *compiler) add(file string, d *draft) {
+	dom := c.domains[d.domain]
+	if dom == nil {
+		b := newBuilder()
+		dom = &domain{root: b.root, overrides: overrideID(d.domain)}
+		c.domains[d.domain], c.builders[d.domain] = dom, b
+	}
+	n := c.builders[d.domain].reach(file, d)
+	if d.rule == nil {
+		return
+	}
+	if n.rule != nil {
+		c.faults = append(c.faults, Fault{
+			File: file, Line: d.at.line, Col: d.at.col,
+			Msg: "the path " + pathText(d.path) + " has a rule already, at " + n.rule.Place,
+		})
+		return
+	}
+	n.rule = newRule(c.options, file, d)
+	dom.rules = append(dom.rules, n.rule)
+}
+
+// version digests what the documents say, whatever their names and order.
+func version(docs []*Document) string {
+	digests := make([][sha256.Size]byte, len(docs))
+	for i, doc := range docs {
+		digests[i] = doc.digest
+	}
+	slices.SortFunc(digests, func(a, b [sha256.Size]byte) int { return bytes.Compare(a[:], b[:]) })
+	whole := sha256.New()
+	for _, digest := range digests {
+		whole.Write(digest[:])
+	}
+	return hex.EncodeToString(whole.Sum(nil))[:12]
+}
+
+// Version is a digest of the documents' content, 12 hexadecimal digits. It does
+// not depend on the names of files or their order.
+func (s *Set) Version() string { return s.version }
+
+// Size is how many domains and rules there are.
+func (s *Set) Size() (domains, rules int) { return len(s.domains), s.rules }

@@ -1,0 +1,89 @@
+package server
+
+import (
+	"context"
+	"fmt"
+
+	"google.golang.org/grpc/codes"
+	grpcstatus "google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	weirv1 "weir/api/weir/v1"
+	"weir/limiter"
+	"weir/rules"
+)
+
+// api is weir.v1: decisions with all that a limit knows, for callers that are
+// not Envoy.
+type api struct {
+	weirv1.UnimplementedWeirServiceServer
+	service *Service
+}
+
+// Check decides a request as ShouldRateLimit does.
+func (a *api) Check(ctx context.Context, req *weirv1.CheckRequest) (*weirv1.CheckResponse, error) {
+	c := new(call)
+	c.request = rules.Request{Domain: req.Domain, Hits: req.Hits}
+	for _, d := range req.Descriptors {
+		c.request.Descriptors = append(c.request.Descriptors, rules.Descriptor{
+			Entries: entriesOf(d.GetEntries()), Hits: d.GetHits(), HasHits: d.Hits != nil, Refund: d.GetRefund(),
+		})
+	}
+	if err := validate(&c.request); err != nil {
+		return nil, grpcstatus.Error(codes.InvalidArgument, err.Error())
+	}
+	decisions, passes, err := a.service.decide(ctx, c)
+	if err != nil {
+		return nil, toStatus(err)
+	}
+	resp := &weirv1.CheckResponse{Allowed: passes || a.service.opts.Shadow}
+	for i := range c.plan.Matches {
+		m := &c.plan.Matches[i]
+		for h := m.First; h < m.First+m.Hits; h++ {
+			resp.Decisions = append(resp.Decisions, decisionOf(uint32(i), c.plan.Rules[h], &c.plan.Hits[h], &decisions[h]))
+		}
+	}
+	return resp, nil
+}
+
+func entriesOf(entries []*weirv1.Entry) (out []rules.Entry) {
+	for _, e := range entries {
+		out = append(out, rules.Entry{Key: e.GetKey(), Value: string(e.GetValue())})
+	}
+	return out
+}
+
+func decisionOf(descriptor uint32, r *rules.Rule, h *limiter.Hit, d *limiter.Decision) *weirv1.Decision {
+	out := &weirv1.Decision{
+		DescriptorIndex: descriptor,
+		Algorithm:       h.Limit.Algorithm.String(),
+		Limit:           h.Limit.Requests,
+		Window:          durationpb.New(h.Limit.Window.Length),
+		Allowed:         d.Allowed,
+		Shadow:          h.Shadow,
+		Remaining:       d.Remaining,
+		ResetAfter:      durationpb.New(d.ResetAfter),
+	}
+	if r != nil {
+		out.Rule = toValid(r.Label())
+	}
+	if !d.Allowed && d.RetryAfter > 0 {
+		out.RetryAfter = durationpb.New(d.RetryAfter)
+	}
+	if d.Delay > 0 {
+		out.Delay = durationpb.New(d.Delay)
+	}
+	return out
+}
+
+// Explain tells which rule matches a descriptor and why.
+func (a *api) Explain(_ context.Context, req *weirv1.ExplainRequest) (*weirv1.ExplainResponse, error) {
+	entries := entriesOf(req.Entries)
+	if err := validate(&rules.Request{Domain: req.Domain, Descriptors: []rules.Descriptor{{Entries: entries}}}); err != nil {
+		return nil, grpcstatus.Error(codes.InvalidArgument, err.Error())
+	}
+	if len(entries) == 0 {
+		return nil, grpcstatus.Error(codes.InvalidArgument, "there are no entries: send one at least")
+	}
+	return nil, fmt.Errorf("TODO")
+}

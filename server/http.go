@@ -1,0 +1,114 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+
+	rls "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/mem"
+	grpcstatus "google.golang.org/grpc/status"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+)
+
+// maxJSON bounds the body of a request to /json.
+const maxJSON = 1 << 20
+
+// HTTPOptions configures the HTTP surface. Ready and Rules are required.
+type HTTPOptions struct {
+	Ready func() error // nil error: rules are loaded
+	Rules func() any   // what /rules shows, as JSON
+}
+
+// NewHTTP serves /healthz, /readyz, /rules and /json.
+func NewHTTP(s *Service, opts HTTPOptions) http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "ok\n") })
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
+		if err := opts.Ready(); err != nil {
+			http.Error(w, err.Error(), http.StatusServiceUnavailable)
+			return
+		}
+		io.WriteString(w, "ok\n")
+	})
+	mux.HandleFunc("GET /rules", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		e := json.NewEncoder(w)
+		e.SetIndent("", "  ")
+		e.Encode(opts.Rules()) // the client has gone if this fails
+	})
+	mux.HandleFunc("POST /json", s.serveJSON)
+	return mux
+}
+
+// serveJSON decides a RateLimitRequest in protobuf's JSON form: 200 or 429 with
+// the RateLimitResponse, and its headers as those of the HTTP answer.
+func (s *Service) serveJSON(w http.ResponseWriter, r *http.Request) {
+	resp, err := s.decideJSON(r.Context(), http.MaxBytesReader(w, r.Body, maxJSON))
+	if err != nil {
+		st := grpcstatus.Convert(err)
+		http.Error(w, st.Message(), httpStatus(st.Code()))
+		return
+	}
+	body, err := protojson.Marshal(resp)
+	if err != nil {
+		http.Error(w, "encoding the answer: "+err.Error(), http.StatusInternalServerError)
+		return
+	}
+	for _, h := range resp.ResponseHeadersToAdd {
+		w.Header().Add(h.Key, h.Value)
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if resp.OverallCode == rls.RateLimitResponse_OVER_LIMIT {
+		w.WriteHeader(http.StatusTooManyRequests)
+	}
+	w.Write(append(body, '\n')) // the client has gone if this fails
+}
+
+// decideJSON takes the same way as a gRPC call, from the wire form on.
+func (s *Service) decideJSON(ctx context.Context, body io.Reader) (*rls.RateLimitResponse, error) {
+	text, err := io.ReadAll(body)
+	if tooLarge := new(http.MaxBytesError); errors.As(err, &tooLarge) {
+		return nil, grpcstatus.Errorf(codes.ResourceExhausted, "the body is over %d bytes", tooLarge.Limit)
+	}
+	if err != nil {
+		return nil, grpcstatus.Errorf(codes.InvalidArgument, "reading the body: %v", err)
+	}
+	var req rls.RateLimitRequest
+	if err := protojson.Unmarshal(text, &req); err != nil {
+		return nil, grpcstatus.Errorf(codes.InvalidArgument, "the body is not a RateLimitRequest: %v", err)
+	}
+	message, err := proto.Marshal(&req)
+	if err != nil {
+		return nil, grpcstatus.Errorf(codes.InvalidArgument, "encoding the request: %v", err)
+	}
+	c := s.calls.get()
+	defer s.calls.put(c)
+	c.decode(mem.BufferSlice{mem.SliceBuffer(message)})
+	if err := s.answer(ctx, c); err != nil {
+		return nil, err
+	}
+	resp := new(rls.RateLimitResponse)
+	if err := proto.Unmarshal(c.answer.appendTo(nil), resp); err != nil {
+		return nil, grpcstatus.Errorf(codes.Internal, "encoding the answer: %v", err)
+	}
+	return resp, nil
+}
+
+func httpStatus(c codes.Code) int {
+	switch c {
+	case codes.InvalidArgument:
+		return http.StatusBadRequest
+	case codes.ResourceExhausted:
+		return http.StatusRequestEntityTooLarge
+	case codes.Unavailable:
+		return http.StatusServiceUnavailable
+	case codes.DeadlineExceeded:
+		return http.StatusGatewayTimeout
+	}
+	return http.StatusInternalServerError
+}

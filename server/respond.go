@@ -1,0 +1,129 @@
+package server
+
+import (
+	"math"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/structpb"
+
+	"weir/limiter"
+	"weir/rules"
+)
+
+// respond turns a plan and its decisions into the answer.
+func (s *Service) respond(a *answer, p *rules.Plan, decisions []limiter.Decision, passes bool) {
+	a.over = !passes && !s.opts.Shadow
+	for i := range p.Matches {
+		a.statuses = append(a.statuses, statusOf(p, &p.Matches[i], decisions))
+	}
+	if h := telling(p.Hits, decisions, a.over); h >= 0 {
+		a.headers = s.opts.Headers.append(a.headers, &p.Hits[h], &decisions[h], a.over)
+	}
+	a.metadata = s.shadowMetadata(p, decisions)
+}
+
+// statusOf is one descriptor's: of several limits, the strictest is shown.
+func statusOf(p *rules.Plan, m *rules.Match, decisions []limiter.Decision) status {
+	switch {
+	case m.Unlimited:
+		return status{remaining: math.MaxUint32}
+	case m.Hits == 0:
+		return status{}
+	}
+	shown := m.First
+	for i := m.First + 1; i < m.First+m.Hits; i++ {
+		if stricter(&decisions[i], &decisions[shown]) {
+			shown = i
+		}
+	}
+	h, d := &p.Hits[shown], &decisions[shown]
+	st := status{limit: &h.Limit, remaining: clamp32(d.Remaining), reset: d.ResetAfter, hasReset: true}
+	if r := p.Rules[shown]; r != nil {
+		st.name = r.Name
+	}
+	if !d.Allowed && !h.Shadow {
+		st.over, st.reset, st.hasReset = true, d.RetryAfter, d.RetryAfter > 0
+	}
+	return st
+}
+
+// stricter tells whether a refuses longer than b, a limit that can never pass
+// longest of all; or, if neither refuses, leaves less.
+func stricter(a, b *limiter.Decision) bool {
+	switch {
+	case a.Allowed != b.Allowed:
+		return !a.Allowed
+	case a.Allowed:
+		return a.Remaining < b.Remaining
+	}
+	return b.RetryAfter != 0 && (a.RetryAfter == 0 || a.RetryAfter > b.RetryAfter)
+}
+
+// telling is the hit that the headers describe: of those that refuse the request
+// the one that refuses longest, else the one that leaves least. Shadow limits
+// are left out unless they are alone, and so are quota limits whose refusal
+// another quota made good. -1: there is none.
+func telling(hits []limiter.Hit, decisions []limiter.Decision, over bool) int {
+	best, shadow := -1, -1
+	quotaRefuses := allQuotasRefuse(hits, decisions)
+	for i := range hits {
+		h, d := &hits[i], &decisions[i]
+		switch {
+		case h.Shadow:
+			if shadow < 0 || d.Remaining < decisions[shadow].Remaining {
+				shadow = i
+			}
+		case h.Quota && !d.Allowed && !(over && quotaRefuses):
+		case best < 0 || stricter(d, &decisions[best]):
+			best = i
+		}
+	}
+	if best < 0 {
+		return shadow
+	}
+	return best
+}
+
+func allQuotasRefuse(hits []limiter.Hit, decisions []limiter.Decision) bool {
+	for i := range hits {
+		if hits[i].Quota && !hits[i].Shadow && !hits[i].Refund && decisions[i].Allowed {
+			return false
+		}
+	}
+	return true
+}
+
+// shadowMetadata names the rules that would have refused but for their shadow
+// mode, or the server's: dynamic metadata {"weir": {"shadow": ["RULE", …]}},
+// which Envoy's access log can show. It is nil when there are none.
+func (s *Service) shadowMetadata(p *rules.Plan, decisions []limiter.Decision) []byte {
+	var names []any
+	var last *rules.Rule
+	for i := range p.Hits {
+		if decisions[i].Allowed || !p.Hits[i].Shadow && !s.opts.Shadow {
+			continue
+		}
+		name := "override"
+		if r := p.Rules[i]; r != nil {
+			if r == last { // another limit of the same rule
+				continue
+			}
+			last, name = r, r.Label()
+		}
+		names = append(names, toValid(name))
+	}
+	if names == nil {
+		return nil
+	}
+	m, err := structpb.NewStruct(map[string]any{"weir": map[string]any{"shadow": names}})
+	if err != nil {
+		s.opts.Logger.Error("building the metadata of a shadow verdict", "err", err)
+		return nil
+	}
+	b, err := proto.Marshal(m)
+	if err != nil {
+		s.opts.Logger.Error("encoding the metadata of a shadow verdict", "err", err)
+		return nil
+	}
+	return b
+}

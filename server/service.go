@@ -1,0 +1,226 @@
+// Package server answers Envoy's RateLimitService over gRPC and JSON.
+//
+//	convert (wire.go) → rules.Set.Plan → limiter.Store.Decide → respond
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	rls "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	grpcstatus "google.golang.org/grpc/status"
+
+	"weir/limiter"
+	"weir/rules"
+)
+
+// Rules is where the rule set in force comes from: one load, no lock.
+type Rules interface{ Current() *rules.Set }
+
+// Options configures a Service. Rules and Store are required; the zero value of
+// the rest is its default.
+type Options struct {
+	Rules   Rules
+	Store   limiter.Store
+	Headers HeaderStyle
+	Shadow  bool         // the whole server in shadow: never refuses, never holds
+	MaxHeld int          // requests held at once at most; 0: DefaultMaxHeld; below 0: none
+	Logger  *slog.Logger // nil: slog.Default
+}
+
+// DefaultMaxHeld is how many requests wait for their turn at once at most.
+const DefaultMaxHeld = 10_000
+
+// Service decides rate limit requests.
+type Service struct {
+	opts  Options
+	calls *calls
+	held  atomic.Int64 // requests that wait, or might have to
+}
+
+// NewService returns the service of these options.
+func NewService(opts Options) *Service {
+	if opts.MaxHeld == 0 {
+		opts.MaxHeld = DefaultMaxHeld
+	}
+	if opts.Logger == nil {
+		opts.Logger = slog.Default()
+	}
+	return &Service{opts: opts, calls: &calls{}}
+}
+
+// call is one request on its way, with all the memory it needs.
+type call struct {
+	request rules.Request
+	entries []rules.Entry // backs the descriptors' entries
+	fault   error         // why the request cannot be read
+	plan    rules.Plan
+	answer  answer
+}
+
+// calls keeps calls for use again.
+type calls struct{ pool sync.Pool }
+
+func (p *calls) get() *call {
+	c, ok := p.pool.Get().(*call)
+	if !ok {
+		c = new(call)
+	}
+	return c
+}
+
+// put gives the call back; nothing of it may be used after. What a large request
+// grew goes to the garbage collector.
+func (p *calls) put(c *call) {
+	const ordinary = 256
+	if cap(c.entries) > ordinary || cap(c.request.Descriptors) > ordinary || cap(c.plan.Hits) > ordinary {
+		return
+	}
+	clear(c.entries) // keep no client's text
+	clear(c.request.Descriptors)
+	c.request = rules.Request{Descriptors: c.request.Descriptors[:0]}
+	c.entries, c.fault = c.entries[:0], nil
+	c.answer.clear()
+	p.pool.Put(c)
+}
+
+// register adds RateLimitService to a gRPC server that uses the service's codec.
+func (s *Service) register(r grpc.ServiceRegistrar) {
+	r.RegisterService(&grpc.ServiceDesc{
+		ServiceName: rls.RateLimitService_ServiceDesc.ServiceName,
+		HandlerType: (*any)(nil),
+		Methods:     []grpc.MethodDesc{{MethodName: "ShouldRateLimit", Handler: s.shouldRateLimit}},
+		Metadata:    rls.RateLimitService_ServiceDesc.Metadata,
+	}, s)
+}
+
+func (s *Service) shouldRateLimit(_ any, ctx context.Context, read func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
+	c := s.calls.get()
+	if err := read(c); err != nil {
+		return nil, err
+	}
+	if err := s.answer(ctx, c); err != nil {
+		s.calls.put(c)
+		return nil, err
+	}
+	return c, nil // the codec gives it back
+}
+
+// answer decides the call and holds it until its turn. Its errors are gRPC
+// statuses; a panic becomes one, never an empty answer, which Envoy would take
+// for OK.
+func (s *Service) answer(ctx context.Context, c *call) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			s.opts.Logger.Error("a rate limit request made the handler panic", "panic", r, "stack", string(debug.Stack()))
+			err = grpcstatus.Error(codes.Internal, "deciding the request failed; the server's log says why")
+		}
+	}()
+	if c.fault != nil {
+		return grpcstatus.Error(codes.InvalidArgument, c.fault.Error())
+	}
+	decisions, passes, err := s.decide(ctx, c)
+	if err != nil {
+		return toStatus(err)
+	}
+	s.respond(&c.answer, &c.plan, decisions, passes)
+	return nil
+}
+
+// decide plans, asks the store, and holds a request that a leaky bucket delays.
+func (s *Service) decide(ctx context.Context, c *call) ([]limiter.Decision, bool, error) {
+	s.opts.Rules.Current().Plan(&c.request, &c.plan)
+	hits := c.plan.Hits
+	if len(hits) == 0 {
+		return nil, true, nil
+	}
+	release := s.offerPatience(ctx, hits)
+	defer release()
+	decisions, err := s.opts.Store.Decide(ctx, hits)
+	if err != nil {
+		return nil, false, err
+	}
+	passes := limiter.Passes(hits, decisions)
+	if passes && !s.opts.Shadow {
+		err = hold(ctx, decisions)
+	}
+	return decisions, passes, err
+}
+
+// deadlineMargin is what must be left of the caller's deadline when a held
+// request is answered.
+const deadlineMargin = 5 * time.Millisecond
+
+// offerPatience tells the leaky buckets how long the caller can wait. Only
+// MaxHeld requests may wait at once; the rest are offered no wait. The place is
+// kept until release is called.
+func (s *Service) offerPatience(ctx context.Context, hits []limiter.Hit) (release func()) {
+	var patience time.Duration
+	release = func() {}
+	asked := false
+	for i := range hits {
+		h := &hits[i]
+		if h.Limit.Algorithm != limiter.LeakyBucket {
+			continue
+		}
+		if h.Shadow || s.opts.Shadow {
+			h.MaxDelay = limiter.NoDeadline // nobody will wait
+			continue
+		}
+		if !asked {
+			asked = true
+			if s.held.Add(1) <= int64(s.opts.MaxHeld) {
+				patience = untilDeadline(ctx)
+			}
+			release = func() { s.held.Add(-1) }
+		}
+		h.MaxDelay = patience
+	}
+	return release
+}
+
+func untilDeadline(ctx context.Context) time.Duration {
+	deadline, ok := ctx.Deadline()
+	if !ok {
+		return limiter.NoDeadline
+	}
+	return max(0, time.Until(deadline)-deadlineMargin)
+}
+
+// hold waits for the longest delay. A caller that leaves keeps its place.
+func hold(ctx context.Context, decisions []limiter.Decision) error {
+	var delay time.Duration
+	for i := range decisions {
+		delay = max(delay, decisions[i].Delay)
+	}
+	if delay == 0 {
+		return nil
+	}
+	t := time.NewTimer(delay)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-t.C:
+		return nil
+	}
+}
+
+// toStatus is where errors become gRPC codes.
+func toStatus(err error) error {
+	switch {
+	case errors.Is(err, limiter.ErrUnavailable):
+		return grpcstatus.Error(codes.Unavailable, err.Error())
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+		return grpcstatus.FromContextError(err).Err()
+	}
+	return grpcstatus.Error(codes.Internal, fmt.Sprintf("deciding the request: %v", err))
+}

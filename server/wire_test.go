@@ -1,0 +1,136 @@
+package server
+
+import (
+	"strings"
+	"testing"
+
+	rlcommon "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
+	rls "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
+	"google.golang.org/grpc/mem"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+)
+
+func decoded(t testing.TB, m proto.Message) *call {
+	t.Helper()
+	b, err := proto.Marshal(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := new(call)
+	c.decode(mem.BufferSlice{mem.SliceBuffer(b)})
+	return c
+}
+
+func sampleRequest() *rls.RateLimitRequest {
+	return &rls.RateLimitRequest{
+		Domain:     "shop",
+		HitsAddend: 3,
+		Descriptors: []*rlcommon.RateLimitDescriptor{
+			{Entries: []*rlcommon.RateLimitDescriptor_Entry{{Key: "a", Value: "1"}, {Key: "b"}}},
+			{
+				Entries:        []*rlcommon.RateLimitDescriptor_Entry{{Key: "c", Value: "é"}},
+				Limit:          &rlcommon.RateLimitDescriptor_RateLimitOverride{RequestsPerUnit: 7, Unit: typev3.RateLimitUnit_HOUR},
+				HitsAddend:     wrapperspb.UInt64(0),
+				IsNegativeHits: true,
+			},
+		},
+	}
+}
+
+func TestARequestIsReadAsTheOfficialDecoderReadsIt(t *testing.T) {
+	c := decoded(t, sampleRequest())
+	if c.fault != nil {
+		t.Fatal(c.fault)
+	}
+	checkAgainst(t, sampleRequest(), c)
+	if c.request.Descriptors[1].Override == nil {
+		t.Error("the descriptor's own limit is lost")
+	}
+}
+
+// checkAgainst holds a decoded call against the official message.
+func checkAgainst(t testing.TB, want *rls.RateLimitRequest, c *call) {
+	t.Helper()
+	r := &c.request
+	if r.Domain != want.Domain || r.Hits != uint64(want.HitsAddend) || len(r.Descriptors) != len(want.Descriptors) {
+		t.Fatalf("got %+v, want %v", r, want)
+	}
+	for i, d := range want.Descriptors {
+		got := &r.Descriptors[i]
+		if got.HasHits != (d.HitsAddend != nil) || got.Hits != d.HitsAddend.GetValue() || got.Refund != d.IsNegativeHits {
+			t.Errorf("descriptor %d: got %+v, want %v", i, got, d)
+		}
+		if (got.Override != nil) != (d.Limit != nil) || len(got.Entries) != len(d.Entries) {
+			t.Fatalf("descriptor %d: got %+v, want %v", i, got, d)
+		}
+		for j, e := range d.Entries {
+			if got.Entries[j].Key != e.Key || got.Entries[j].Value != e.Value {
+				t.Errorf("descriptor %d, entry %d: got %+v, want %v", i, j, got.Entries[j], e)
+			}
+		}
+	}
+}
+
+func TestABadRequestSaysWhatIsWrong(t *testing.T) {
+	entry := func(k string) []*rlcommon.RateLimitDescriptor {
+		return []*rlcommon.RateLimitDescriptor{{}, {Entries: []*rlcommon.RateLimitDescriptor_Entry{{Key: "a"}, {Key: k}}}}
+	}
+	limited := func(n, unit uint32, times *wrapperspb.UInt32Value) *rls.RateLimitRequest {
+		d := entry("b")
+		d[1].Limit = &rlcommon.RateLimitDescriptor_RateLimitOverride{RequestsPerUnit: n, Unit: typev3.RateLimitUnit(unit), UnitMultiplier: times}
+		return &rls.RateLimitRequest{Domain: "d", Descriptors: d}
+	}
+	for _, x := range []struct {
+		remark string
+		req    *rls.RateLimitRequest
+		want   string
+	}{
+		{"no domain", &rls.RateLimitRequest{Descriptors: entry("b")}, "domain is empty"},
+		{"no descriptors", &rls.RateLimitRequest{Domain: "d"}, "no descriptors"},
+		{"an empty key", &rls.RateLimitRequest{Domain: "d", Descriptors: entry("")}, "descriptor 2: entry 2 has an empty key"},
+		{"a limit without a unit", limited(1, 0, nil), "descriptor 2: limit"},
+		{"a limit of an unknown unit", limited(1, 99, nil), "descriptor 2: limit"},
+		{"a limit over no units", limited(1, 1, wrapperspb.UInt32(0)), "descriptor 2: limit"},
+		{"a limit over too many units", limited(1, 6, wrapperspb.UInt32(2)), "descriptor 2: limit"},
+	} {
+		t.Run(x.remark, func(t *testing.T) {
+			c := decoded(t, x.req)
+			if c.fault == nil || !strings.Contains(c.fault.Error(), x.want) {
+				t.Errorf("fault %v, want one with %q", c.fault, x.want)
+			}
+		})
+	}
+}
+
+func FuzzDecode(f *testing.F) {
+	b, err := proto.Marshal(sampleRequest())
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(b)
+	f.Add([]byte{0x0a, 0x01, 0xff})             // a domain that is not UTF-8
+	f.Add([]byte{0x12, 0x80, 0x80, 0x80, 0x01}) // a length past the end
+	f.Add([]byte{0x0b, 0x0c, 0x0a, 0x01, 'd'})  // an unknown group
+	f.Fuzz(func(t *testing.T, b []byte) {
+		c := new(call)
+		c.decode(mem.BufferSlice{mem.SliceBuffer(b)})
+		var want rls.RateLimitRequest
+		if proto.Unmarshal(b, &want) != nil {
+			return // refused there: not UTF-8, or no message; no panic is what counts here
+		}
+		if c.fault != nil {
+			for _, d := range want.Descriptors {
+				if d.Limit != nil {
+					return
+				}
+			}
+			if want.Domain != "" && len(want.Descriptors) > 0 && !strings.Contains(c.fault.Error(), "empty key") {
+				t.Fatalf("a valid message is refused: %v", c.fault)
+			}
+			return
+		}
+		checkAgainst(t, &want, c)
+	})
+}
