@@ -221,8 +221,8 @@ func (e *evaluation) describe(i int, passes bool) {
 // in its request; 0 if it never can.
 func (c counter) retryAfter(h *Hit, before int64) time.Duration {
 	cost := h.cost() + before
-	if cost > c.limit.capacity() {
-		return 0
+	if cost > c.limit.capacity() || h.holds() && turn(State{}, c.limit, before) > h.patience() {
+		return 0 // not even on a fresh counter
 	}
 	wait := c.wait(c.slot.State, c.limit, c.slot.moment, cost)
 	if h.holds() {

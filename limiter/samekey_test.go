@@ -12,7 +12,7 @@ func TestTwoHitsOnOneKeyAreCheckedTogether(t *testing.T) {
 		room := l
 		wait := map[limiter.Algorithm]string{
 			limiter.FixedWindow: "60s", limiter.TokenBucket: "15s", limiter.LeakyBucket: "15s",
-			limiter.SlidingWindowLog: "60s", limiter.SlidingWindowCounter: "80.000001s",
+			limiter.SlidingWindowLog: "60s", limiter.SlidingWindowCounter: "60.000001s",
 		}[l.Algorithm]
 		delay := func(d string) string {
 			if l.Algorithm == limiter.LeakyBucket {

@@ -1,9 +1,8 @@
 package server
 
 import (
+	"cmp"
 	"context"
-	"fmt"
-
 	"google.golang.org/grpc/codes"
 	grpcstatus "google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -85,5 +84,11 @@ func (a *api) Explain(_ context.Context, req *weirv1.ExplainRequest) (*weirv1.Ex
 	if len(entries) == 0 {
 		return nil, grpcstatus.Error(codes.InvalidArgument, "there are no entries: send one at least")
 	}
-	return nil, fmt.Errorf("TODO")
+	set := a.service.opts.Rules.Current()
+	x := set.Explain(req.Domain, entries)
+	resp := &weirv1.ExplainResponse{Text: toValid(x.String()), Version: set.Version()}
+	if x.Rule != nil {
+		resp.Rule, resp.Place = toValid(cmp.Or(x.Rule.Name, x.Rule.Path)), toValid(x.Rule.Place)
+	}
+	return resp, nil
 }

@@ -85,8 +85,9 @@ func serve(ctx context.Context, c *serveConfig, stdout, stderr io.Writer) error 
 	defer httpListener.Close()
 
 	grpcServer := server.NewGRPC(service, server.GRPCOptions{MaxConnectionAge: c.maxConnectionAge, Reflection: c.reflection})
+	var draining atomic.Bool
 	httpServer := &http.Server{
-		Handler:           server.NewHTTP(service, server.HTTPOptions{Ready: func() error { return nil }, Rules: func() any { return live.Status() }}),
+		Handler:           server.NewHTTP(service, server.HTTPOptions{Ready: func() error { return ready(live, &draining) }, Rules: func() any { return live.Status() }}),
 		ReadHeaderTimeout: 10 * time.Second,
 		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelWarn),
 	}
@@ -102,10 +103,22 @@ func serve(ctx context.Context, c *serveConfig, stdout, stderr io.Writer) error 
 
 	<-ctx.Done()
 	log.Info("stopping", "drain_delay", c.drainDelay)
+	draining.Store(true)
 	grpcServer.Drain(c.drainDelay, drainLimit)
 	stopHTTP(httpServer)
 	cancel()
 	return background.Wait()
+}
+
+// ready says why no traffic should come here.
+func ready(live *rules.Live, draining *atomic.Bool) error {
+	switch {
+	case draining.Load():
+		return errors.New("stopping")
+	case live.Status().LoadedAt.IsZero():
+		return errors.New("no rules are loaded yet")
+	}
+	return nil
 }
 
 func stopHTTP(s *http.Server) {
