@@ -53,15 +53,20 @@ func drain(s State, l *Limit, now int64) (State, moment, bool) {
 	return s, moment{now: now}, true
 }
 
-// fill adds the cost, up to (capacity + limit) × W: as much as a charge after
-// the fact may go past the capacity.
+// mostBacklog is as far as a charge after the fact may go past the capacity:
+// (capacity + limit) × W.
+func (l *Limit) mostBacklog() int64 {
+	c := l.capacity() + int64(l.Requests)
+	if c > maxWhole/l.length() {
+		return maxWhole
+	}
+	return c * l.length()
+}
+
+// fill adds the cost, as far as mostBacklog.
 func fill(s State, l *Limit, _ moment, cost int64) State {
 	w := l.length()
-	most := int64(maxWhole)
-	if c := l.capacity() + int64(l.Requests); c <= maxWhole/w {
-		most = c * w
-	}
-	if room := max(0, most-s.Used); cost > room/w {
+	if room := max(0, l.mostBacklog()-s.Used); cost > room/w {
 		s.Used += room
 	} else {
 		s.Used += cost * w

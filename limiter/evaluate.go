@@ -123,6 +123,9 @@ func (e *evaluation) counter(i int) counter {
 	c := counter{slot: &e.slots[e.index[i]], limit: &e.hits[i].Limit}
 	c.algorithm = c.limit.Algorithm.functions()
 	if !c.slot.advanced {
+		if c.slot.State.Used == 0 && c.slot.State.Previous == 0 {
+			c.slot.State = State{} // it says nothing, whatever its time
+		}
 		s, m, ok := c.advance(c.slot.State, c.limit, c.limit.ticks(e.now))
 		c.slot.State, c.slot.moment, c.slot.Dropped, c.slot.advanced = s, m, !ok, true
 	}
@@ -153,10 +156,14 @@ func (e *evaluation) refund(i int) {
 // check says whether the hit alone passes.
 func (e *evaluation) check(i int) {
 	h, d := &e.hits[i], &e.decisions[i]
-	if h.Refund || h.Limit.Requests == 0 {
+	if h.Refund {
 		return
 	}
-	c, before := e.counter(i), e.costAhead(i)
+	before := e.costAhead(i)
+	if h.Limit.Requests == 0 {
+		return
+	}
+	c := e.counter(i)
 	if c.slot.Full && h.Cost > 0 {
 		d.Allowed = h.OnFailure != FailDeny
 		return

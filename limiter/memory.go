@@ -75,11 +75,12 @@ func NewMemory(opts MemoryOptions) *Memory {
 
 // request is what Decide works with for one request.
 type request struct {
-	digests []digest // by slot
-	index   []int
-	slots   []Slot
-	held    []bool // by slot: the counter exists
-	locks   uint64 // a bit for each shard
+	digests  []digest // by slot
+	index    []int
+	slots    []Slot
+	held     []bool // by slot: the counter exists
+	reserved []bool // by slot: it has room to begin
+	locks    uint64 // a bit for each shard
 }
 
 // Decide implements Store.
@@ -87,7 +88,7 @@ func (m *Memory) Decide(ctx context.Context, hits []Hit) ([]Decision, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	if m.count.Load() >= int64(m.opts.MaxCounters) {
+	if m.count.Load()+int64(len(hits)) > int64(m.opts.MaxCounters) {
 		m.sweepSoon()
 	}
 	r := m.requests.Get().(*request)
@@ -105,13 +106,14 @@ func (m *Memory) Decide(ctx context.Context, hits []Hit) ([]Decision, error) {
 
 // gather finds the counters of the hits, one slot each.
 func (m *Memory) gather(r *request, hits []Hit) {
-	r.digests, r.index, r.slots, r.held, r.locks = r.digests[:0], r.index[:0], r.slots[:0], r.held[:0], 0
+	r.digests, r.index, r.slots, r.locks = r.digests[:0], r.index[:0], r.slots[:0], 0
+	r.held, r.reserved = r.held[:0], r.reserved[:0]
 	var seen map[digest]int // of requests with many hits
 	if len(hits) > 16 {
 		seen = make(map[digest]int, len(hits))
 	}
 	for i := range hits {
-		d := digest{maphash.Bytes(m.seeds[0], hits[i].Key), maphash.Bytes(m.seeds[1], hits[i].Key)}
+		d := m.digest(hits[i].Key)
 		at, found := seen[d]
 		for j := 0; seen == nil && j < len(r.digests) && !found; j++ {
 			at, found = j, r.digests[j] == d
@@ -121,6 +123,7 @@ func (m *Memory) gather(r *request, hits []Hit) {
 			r.digests = append(r.digests, d)
 			r.slots = append(r.slots, Slot{})
 			r.held = append(r.held, false)
+			r.reserved = append(r.reserved, false)
 			r.locks |= 1 << d.shard()
 			if seen != nil {
 				seen[d] = at
@@ -128,6 +131,10 @@ func (m *Memory) gather(r *request, hits []Hit) {
 		}
 		r.index = append(r.index, at)
 	}
+}
+
+func (m *Memory) digest(k Key) digest {
+	return digest{maphash.Bytes(m.seeds[0], k), maphash.Bytes(m.seeds[1], k)}
 }
 
 func (d digest) shard() int { return int(d[0] % shards) }
@@ -158,21 +165,32 @@ func (m *Memory) load(r *request, hits []Hit) error {
 			if len(s.logs) > 0 {
 				r.slots[i].State.Log = s.logs[d]
 			}
+		}
+	}
+	for i := range hits {
+		at := r.index[i]
+		if r.held[at] || r.reserved[at] || r.slots[at].Full || !hits[i].begins() {
 			continue
 		}
 		if m.count.Add(1) > int64(m.opts.MaxCounters) {
 			m.count.Add(-1)
-			r.slots[i].Full = true
+			r.slots[at].Full = true
+		} else {
+			r.reserved[at] = true
 		}
 	}
 	return m.full(r, hits)
 }
 
+// begins tells whether the hit may begin a counter: looks, refunds and limit 0
+// never do.
+func (h *Hit) begins() bool { return h.Cost > 0 && !h.Refund && h.Limit.Requests > 0 }
+
 // full calls OnFull if a hit finds no room, and fails if one wants an error then.
 func (m *Memory) full(r *request, hits []Hit) error {
 	turnedAway := false
 	for i := range hits {
-		if h := &hits[i]; r.slots[r.index[i]].Full && h.Cost > 0 && !h.Refund && h.Limit.Requests > 0 {
+		if h := &hits[i]; r.slots[r.index[i]].Full && h.begins() {
 			turnedAway = true
 			if h.OnFailure == FailError {
 				m.save(r)
@@ -209,7 +227,7 @@ func (m *Memory) save(r *request) {
 			} else if len(s.logs) > 0 {
 				delete(s.logs, d)
 			}
-		case !r.held[i] && !slot.Full:
+		case r.reserved[i]:
 			m.count.Add(-1)
 		}
 		slot.State.Log = nil // the pool must not keep it

@@ -1,14 +1,10 @@
 package rules
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
-	"strconv"
-	"strings"
-	"unicode/utf8"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -59,20 +55,21 @@ func Parse(name string, src []byte) (*Document, error) {
 		doc.faults = sorted(r.faults)
 		return doc, doc.faults
 	}
-	decoder := yaml.NewDecoder(bytes.NewReader(src))
-	for !r.exhausted() {
+	lines := &lineReader{rest: src}
+	decoder := yaml.NewDecoder(lines)
+	for !r.stopped {
 		root, err := nextDocument(decoder)
 		if errors.Is(err, io.EOF) {
 			break
 		}
 		if err != nil {
-			at, problem := syntaxFault(err, src)
+			at, problem := syntaxFault(err, src, lines.read)
 			r.faultAt(at, "%s", problem)
 			break
 		}
 		doc.drafts = append(doc.drafts, r.document(root)...)
 	}
-	if r.exhausted() {
+	if r.stopped {
 		doc.drafts = nil
 	}
 	doc.faults, doc.warnings = sorted(r.faults), sorted(r.warnings)
@@ -92,75 +89,4 @@ func nextDocument(decoder *yaml.Decoder) (root *yaml.Node, err error) {
 		return nil, err
 	}
 	return root, nil
-}
-
-// unreadable finds the first byte that cannot stand in a rule file.
-func unreadable(src []byte) (place, string) {
-	if bytes.HasPrefix(src, []byte("\xff\xfe")) || bytes.HasPrefix(src, []byte("\xfe\xff")) {
-		return place{1, 1}, "the file is UTF-16; save it as UTF-8"
-	}
-	at := place{1, 1}
-	for i := 0; i < len(src); {
-		char, size := utf8.DecodeRune(src[i:])
-		switch {
-		case char == utf8.RuneError && size == 1:
-			return at, fmt.Sprintf(`byte 0x%02x is not UTF-8; write a value of other bytes as !!binary, in base64`, src[i])
-		case char == 0:
-			return at, "a NUL byte; is this a text file?"
-		case char < ' ' && char != '\t' && char != '\n' && char != '\r', char == 0x7f:
-			return at, fmt.Sprintf(`control character 0x%02x; within double quotes it is written "\x%02x"`, char, char)
-		}
-		at.col++
-		if char == '\n' {
-			at = place{at.line + 1, 1}
-		}
-		i += size
-	}
-	return at, ""
-}
-
-// syntaxFault says where the YAML library stopped, as far as it tells.
-func syntaxFault(err error, src []byte) (place, string) {
-	problem := strings.TrimPrefix(err.Error(), "yaml: ")
-	at := place{1, 1}
-	if rest, ok := strings.CutPrefix(problem, "line "); ok {
-		number, text, _ := strings.Cut(rest, ": ")
-		if line, err := strconv.Atoi(number); err == nil {
-			at.line, problem = line, text
-			if countsLinesFromZero(text) {
-				at.line++
-			}
-		}
-	}
-	if rest, ok := strings.CutPrefix(problem, "unknown anchor '"); ok {
-		name, _, _ := strings.Cut(rest, "'")
-		at = firstOf(src, "*"+name)
-	}
-	return at, "not YAML: " + problem
-}
-
-// countsLinesFromZero knows the messages of the library's parser. Those of its
-// scanner count lines from 1.
-func countsLinesFromZero(problem string) bool {
-	what, ok := strings.CutPrefix(problem, "did not find expected ")
-	if !ok {
-		return false
-	}
-	switch what {
-	case "node content", "'-' indicator", "key", "',' or ']'", "',' or '}'", "<document start>":
-		return true
-	}
-	return false
-}
-
-func firstOf(src []byte, text string) place {
-	before, _, found := bytes.Cut(src, []byte(text))
-	if !found {
-		return place{1, 1}
-	}
-	lineStart := bytes.LastIndexByte(before, '\n') + 1
-	return place{
-		line: bytes.Count(before, []byte("\n")) + 1,
-		col:  utf8.RuneCount(before[lineStart:]) + 1,
-	}
 }

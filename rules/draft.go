@@ -25,7 +25,7 @@ type ruleDraft struct {
 	metadata                      map[string]any
 }
 
-// limits tells whether the rule does anything at all.
+// acts tells whether the rule does anything at all.
 func (d *ruleDraft) acts() bool { return len(d.limits) > 0 || d.unlimited || d.exempt }
 
 // Names of fields by where they may stand.
@@ -70,6 +70,9 @@ func (r *reader) rule(fs *fields) *ruleDraft {
 	d := &ruleDraft{at: placeOf(fs.at)}
 	for _, f := range fs.list {
 		r.ruleField(d, f)
+	}
+	if d.name != "" && slices.Contains(d.replaces, d.name) {
+		r.faultAt(d.replacesAt, "the rule replaces itself, by the name %q", d.name)
 	}
 	one, hasOne := fs.firstOf(limitFields)
 	many, hasMany := fs.get("limits")
@@ -118,8 +121,9 @@ func (r *reader) withRateLimit(fs *fields) (joined *fields, has bool) {
 	if !ok || isNull(f.value) {
 		return fs, false
 	}
-	joined = &fields{list: slices.Clone(fs.list), at: fs.at}
-	for _, inner := range r.mapping(f.value, "rate_limit", rateFields).list {
+	rate := r.mapping(f.value, "rate_limit", rateFields)
+	joined = &fields{list: slices.Clone(fs.list), at: fs.at, partial: fs.partial || rate.partial}
+	for _, inner := range rate.list {
 		if outer, twice := fs.get(inner.name); twice {
 			r.fault(inner.key, "%q is said twice, first on line %d", inner.name, outer.key.Line)
 			continue
@@ -181,7 +185,7 @@ func (r *reader) mask(f field) mask {
 		m.ipv6, m.hasIPv6 = uint8(n), true
 	}
 	if !m.set() && f.value.Kind == yaml.MappingNode {
-		r.fault(f.value, "mask needs ipv4, ipv6 or both, such as {ipv4: 24, ipv6: 64}")
+		r.missing(fs, "mask needs ipv4, ipv6 or both, such as {ipv4: 24, ipv6: 64}")
 	}
 	return m
 }
@@ -194,7 +198,7 @@ func (r *reader) replaces(f field) []string {
 		name, ok := fs.get("name")
 		if !ok {
 			if item.Kind == yaml.MappingNode {
-				r.fault(item, "an item of replaces needs a name")
+				r.missing(fs, "an item of replaces needs a name")
 			}
 			continue
 		}

@@ -167,7 +167,7 @@ func (x *Explanation) String() string {
 		}
 		fmt.Fprintf(&text, "  %s: takes %s, %s (%s)\n", c.Entry, c.Taken.Pattern, c.Taken.Kind, c.Taken.Place)
 		for _, lost := range c.Lost {
-			fmt.Fprintf(&text, "    before %s, %s (%s)\n", lost.Pattern, lost.Kind, lost.Place)
+			fmt.Fprintf(&text, "    which comes before %s, %s (%s)\n", lost.Pattern, lost.Kind, lost.Place)
 		}
 	}
 	if r := x.Rule; r != nil {

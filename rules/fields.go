@@ -16,8 +16,9 @@ type field struct {
 
 // fields is a mapping's pairs, in order, names being unique.
 type fields struct {
-	list []field
-	at   *yaml.Node // the mapping
+	list    []field
+	at      *yaml.Node // the mapping
+	partial bool       // a field was left out, as unknown
 }
 
 func (fs *fields) get(name string) (field, bool) {
@@ -54,7 +55,8 @@ func (r *reader) mapping(n *yaml.Node, what string, known []string) *fields {
 	}
 	for _, f := range r.pairs(n, 0) {
 		if known != nil && !slices.Contains(known, f.name) {
-			r.fault(f.key, "unknown field %q%s", f.name, suggestion(f.name, known))
+			r.fault(f.key, "unknown field %s%s", brief(f.name), suggestion(f.name, known))
+			fs.partial = true
 			continue
 		}
 		fs.list = append(fs.list, f)
@@ -100,7 +102,7 @@ func (r *reader) stated(n *yaml.Node) []field {
 			continue
 		}
 		if earlier, twice := first[key.Value]; twice {
-			r.fault(key, "%q stands twice in this mapping, first on line %d", key.Value, earlier.Line)
+			r.fault(key, "%s stands twice in this mapping, first on line %d", brief(key.Value), earlier.Line)
 			continue
 		}
 		first[key.Value] = key

@@ -26,7 +26,7 @@ func (r *reader) flatRule(n *yaml.Node, domain string) (draft, bool) {
 	faults := len(r.faults)
 	rule := r.rule(fs)
 	if !rule.acts() && len(r.faults) == faults {
-		r.fault(n, "a rule needs a limit: limit and window, limits, unlimited: true or exempt: true")
+		r.missing(fs, "a rule needs a limit: limit and window, limits, unlimited: true or exempt: true")
 	}
 	for i := range path {
 		if path[i].key == "remote_address" && path[i].value.kind == anyValue {
@@ -71,7 +71,7 @@ func (r *reader) match(fs *fields) (path []step, sound bool) {
 		s, ok := r.step("endpoint", endpoint)
 		return []step{s}, ok
 	case !hasMatch:
-		r.fault(fs.at, "a rule needs match or endpoint")
+		r.missing(fs, "a rule needs match or endpoint")
 		return nil, false
 	}
 	pairs := r.matchPairs(match)

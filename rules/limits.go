@@ -36,7 +36,7 @@ func (r *reader) appendLimit(limits []limitDraft, fs *fields) []limitDraft {
 	if hasRequests {
 		d.Requests, _ = r.whole(requests, limiter.MaxRequests)
 	} else {
-		r.fault(fs.at, "a limit needs a number of requests, such as limit: 5")
+		r.missing(fs, "a limit needs a number of requests, such as limit: 5")
 	}
 	algorithm, known := limiter.FixedWindow, true
 	if f, ok := fs.get("algorithm"); ok {
@@ -48,7 +48,7 @@ func (r *reader) appendLimit(limits []limitDraft, fs *fields) []limitDraft {
 	if hasWindow {
 		d.Window = r.window(fs, window, algorithm)
 	} else {
-		r.fault(fs.at, "a limit needs a window, such as window: 60s or window: day")
+		r.missing(fs, "a limit needs a window, such as window: 60s or window: day")
 	}
 	if f, ok := fs.get("count_denied"); ok {
 		counts := r.flag(f)
@@ -59,7 +59,7 @@ func (r *reader) appendLimit(limits []limitDraft, fs *fields) []limitDraft {
 	}
 	d.Burst = r.size(fs, "burst", limiter.TokenBucket, d.Limit)
 	d.Queue = r.size(fs, "queue", limiter.LeakyBucket, d.Limit)
-	if len(r.faults) > faults {
+	if len(r.faults) > faults || !hasRequests || !hasWindow {
 		return limits
 	}
 	if err := d.Validate(); err != nil {
@@ -147,7 +147,7 @@ func (r *reader) window(fs *fields, f field, algorithm limiter.Algorithm) limite
 // duration reads a window that is no named unit.
 func (r *reader) duration(fs *fields, f field, text string) limiter.Window {
 	if f.name == "unit" {
-		r.fault(f.value, "unknown unit %q%s", text, suggestion(text, unitNames()))
+		r.fault(f.value, "unknown unit %s%s", brief(text), suggestion(text, unitNames()))
 		return limiter.Window{}
 	}
 	length, err := time.ParseDuration(text)
@@ -156,7 +156,7 @@ func (r *reader) duration(fs *fields, f field, text string) limiter.Window {
 		r.fault(f.value, "window %s has no unit of time; write %[1]ss if seconds are meant", text)
 		return limiter.Window{}
 	case err != nil:
-		r.fault(f.value, "window %q is neither a duration, such as 100ms, 60s or 1h30m, nor a unit%s", text, suggestion(text, unitNames()))
+		r.fault(f.value, "window %s is neither a duration, such as 100ms, 60s or 1h30m, nor a unit%s", brief(text), suggestion(text, unitNames()))
 		return limiter.Window{}
 	}
 	if m, ok := fs.get("unit_multiplier"); ok {
@@ -189,7 +189,7 @@ func (r *reader) timezone(fs *fields, calendar limiter.Calendar, algorithm limit
 	}
 	zone, err := time.LoadLocation(name)
 	if err != nil || name == "" || name == "Local" { // "Local" differs between instances
-		r.fault(f.value, "unknown timezone %q; it is an IANA name such as Europe/Berlin", name)
+		r.fault(f.value, "unknown timezone %s; it is an IANA name such as Europe/Berlin", brief(name))
 		return nil
 	}
 	r.zones[name] = zone

@@ -53,7 +53,7 @@ func (r *reader) descriptor(n *yaml.Node, domain string, above []step) []draft {
 func (r *reader) descriptorStep(fs *fields) (step, bool) {
 	f, ok := fs.get("key")
 	if !ok {
-		r.fault(fs.at, "a descriptor needs a key")
+		r.missing(fs, "a descriptor needs a key")
 		return step{}, false
 	}
 	key, ok := r.text(f)

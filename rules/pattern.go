@@ -68,11 +68,11 @@ func parseRegexp(text string) (pattern, error) {
 	// Compiled alone first: "a)|(b" is sound only within the parentheses that
 	// bind it to the whole value.
 	if _, err := syntax.Parse(source, syntax.Perl); err != nil {
-		return pattern{}, fmt.Errorf("regular expression %q: %w", source, err)
+		return pattern{}, fmt.Errorf("value %s: %w", brief(text), err)
 	}
 	re, err := regexp.Compile(`\A(?:` + source + `)\z`)
 	if err != nil {
-		return pattern{}, fmt.Errorf("regular expression %q: %w", source, err)
+		return pattern{}, fmt.Errorf("value %s: %w", brief(text), err)
 	}
 	return pattern{kind: regularExpression, text: text, re: re}, nil
 }
@@ -82,15 +82,15 @@ func parseNetwork(text string) (pattern, error) {
 	prefix, err := netip.ParsePrefix(source)
 	if err != nil {
 		if addr, isAddr := parseAddress(source); isAddr {
-			return pattern{}, fmt.Errorf("%q has no length; write cidr:%v/%d for the one address", text, addr, addr.BitLen())
+			return pattern{}, fmt.Errorf("%s has no length; write cidr:%v/%d for the one address", brief(text), addr, addr.BitLen())
 		}
-		return pattern{}, fmt.Errorf("%q is no address range like cidr:10.0.0.0/8 or cidr:2001:db8::/32", text)
+		return pattern{}, fmt.Errorf("%s is no address range like cidr:10.0.0.0/8 or cidr:2001:db8::/32", brief(text))
 	}
 	if prefix.Addr().Is4In6() && prefix.Bits() >= 96 {
 		prefix = netip.PrefixFrom(prefix.Addr().Unmap(), prefix.Bits()-96)
 	}
 	if prefix != prefix.Masked() {
-		return pattern{}, fmt.Errorf("%q has bits set past its length; the range is cidr:%v", text, prefix.Masked())
+		return pattern{}, fmt.Errorf("%s has bits set past its length; the range is cidr:%v", brief(text), prefix.Masked())
 	}
 	return pattern{kind: network, text: text, prefix: prefix}, nil
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -25,7 +26,8 @@ type reader struct {
 	faults   Faults
 	warnings []Fault
 	zones    map[string]*time.Location // loaded once each: loading reads the disk
-	visits   int                       // nodes that may still be looked at; below 0: no more
+	visits   int                       // nodes that may still be looked at
+	stopped  bool                      // they were used up: what is found from then on means nothing
 }
 
 func newReader(file string, size int) *reader {
@@ -33,6 +35,9 @@ func newReader(file string, size int) *reader {
 }
 
 func (r *reader) faultAt(at place, format string, args ...any) {
+	if r.stopped {
+		return
+	}
 	r.faults = append(r.faults, Fault{File: r.file, Line: at.line, Col: at.col, Msg: fmt.Sprintf(format, args...)})
 }
 
@@ -50,18 +55,21 @@ func placeOf(n *yaml.Node) place { return place{max(n.Line, 1), max(n.Column, 1)
 // spend counts the children of n as looked at. Aliases within aliases can make
 // a small file enormous, or endless; then spend says so once and is false.
 func (r *reader) spend(n *yaml.Node) bool {
-	if r.exhausted() {
-		return false
-	}
 	r.visits -= len(n.Content) + 1
-	if r.exhausted() {
+	if r.visits < 0 {
 		r.fault(n, "aliases repeat too much, or an alias contains itself")
-		return false
+		r.stopped = true
 	}
-	return true
+	return !r.stopped
 }
 
-func (r *reader) exhausted() bool { return r.visits < 0 }
+// missing reports a field that is not there, unless the mapping has one that was
+// not understood, which likely is that field.
+func (r *reader) missing(fs *fields, format string, args ...any) {
+	if !fs.partial {
+		r.fault(fs.at, format, args...)
+	}
+}
 
 // tooDeep bounds recursion.
 func (r *reader) tooDeep(n *yaml.Node, depth int) bool {
@@ -92,7 +100,16 @@ func kindOf(n *yaml.Node) string {
 	case isNull(n):
 		return "nothing"
 	}
-	return fmt.Sprintf("%q", n.Value)
+	return brief(n.Value)
+}
+
+// brief quotes a text, of which a fault shows no more than is helpful.
+func brief(text string) string {
+	const most = 80
+	if len(text) <= most {
+		return strconv.Quote(text)
+	}
+	return strconv.Quote(strings.ToValidUTF8(text[:most], "")) + "…"
 }
 
 // list returns the items of a sequence; none, and a fault, of anything else.
@@ -167,13 +184,16 @@ func (r *reader) choice(f field, names []string) int {
 	}
 	i := slices.Index(names, text)
 	if i < 0 {
-		r.fault(f.value, "%s: unknown %q%s", f.name, text, suggestion(text, names))
+		r.fault(f.value, "%s: unknown %s%s", f.name, brief(text), suggestion(text, names))
 	}
 	return i
 }
 
 // suggestion names the known word that is nearest, or all if they are few.
 func suggestion(word string, known []string) string {
+	if len(word) > 64 {
+		return "" // no slip makes a name so long, and comparing would take its time
+	}
 	nearest, least := "", len(word)/3+2
 	for _, candidate := range known {
 		if d := levenshtein.ComputeDistance(strings.ToLower(word), candidate); d < least {

@@ -9,8 +9,12 @@ import (
 	"github.com/spf13/pflag"
 
 	"weir/limiter"
+	"weir/limiter/redis"
 	"weir/server"
 )
+
+// memoryStore is the --store of counters in this process.
+const memoryStore = "memory"
 
 // serveConfig is what the flags of serve say.
 type serveConfig struct {
@@ -19,6 +23,8 @@ type serveConfig struct {
 
 	store             string
 	storeTimeout      time.Duration
+	denyCache         time.Duration
+	keyPrefix         string
 	memoryMaxCounters int
 	onStoreFailure    choice
 
@@ -41,8 +47,10 @@ func (c *serveConfig) addFlags(f *pflag.FlagSet) {
 	f.StringArrayVar(&c.rules, "rules", nil, "a rule file or a folder of them, watched for changes (repeatable; default: an embedded sample)")
 	f.DurationVar(&c.reloadInterval, "reload-interval", 10*time.Second, "read rule files again so often, should a change go unnoticed")
 
-	f.StringVar(&c.store, "store", "memory", "where counters live: memory")
-	f.DurationVar(&c.storeTimeout, "store-timeout", 10*time.Millisecond, "the longest wait for a store outside of this process")
+	f.StringVar(&c.store, "store", memoryStore, "where counters live: memory, or Redis by redis://, rediss://, unix://, redis+sentinel://host,…/MASTER, redis+cluster://host,…")
+	f.DurationVar(&c.storeTimeout, "store-timeout", redis.DefaultTimeout, "the longest wait for Redis; the failure policy answers then")
+	f.DurationVar(&c.denyCache, "deny-cache", redis.DefaultDenyCache, "how long a refusal by Redis is remembered at most, so that a hot refused counter costs no Redis (0: not)")
+	f.StringVar(&c.keyPrefix, "key-prefix", redis.DefaultKeyPrefix, "what every key in Redis begins with")
 	f.IntVar(&c.memoryMaxCounters, "memory-max-counters", limiter.DefaultMaxCounters, "counters that the memory store holds at most")
 	c.onStoreFailure = choice{limiter.FailurePolicyNames(), limiter.FailLocal.String()}
 	f.Var(&c.onStoreFailure, "on-store-failure", "what to answer for a counter that the store cannot reach or has no room for (a full memory store: local allows)")
@@ -80,14 +88,14 @@ func (c *serveConfig) complete() error {
 		}
 	}
 	switch {
-	case c.store != "memory":
-		return usagef("--store %s: not supported; allowed: memory", c.store)
 	case c.memoryMaxCounters < 1:
 		return usagef("--memory-max-counters %d: it is 1 at least", c.memoryMaxCounters)
 	case c.reloadInterval < time.Millisecond:
 		return usagef("--reload-interval %v: it is 1ms at least", c.reloadInterval)
 	case c.storeTimeout <= 0:
 		return usagef("--store-timeout %v: it is over 0", c.storeTimeout)
+	case c.denyCache < 0:
+		return usagef("--deny-cache %v: it is 0 at least", c.denyCache)
 	case c.drainDelay < 0:
 		return usagef("--drain-delay %v: it is 0 at least", c.drainDelay)
 	case c.maxConnectionAge < 0:

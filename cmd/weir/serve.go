@@ -19,7 +19,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
-	"weir/limiter"
+	"weir/limiter/redis"
 	"weir/rules"
 	"weir/rules/file"
 	"weir/server"
@@ -67,8 +67,11 @@ func serve(ctx context.Context, c *serveConfig, stdout, stderr io.Writer) error 
 	if err := startSources(ctx, background, c, live, log); err != nil {
 		return err
 	}
-	store := newMemory(c, log)
-	background.Go(func() error { store.Run(ctx, 5*time.Second); return nil })
+	store, closeStore, err := openStore(ctx, background, c, log)
+	if err != nil {
+		return err
+	}
+	defer closeStore()
 
 	service := server.NewService(server.Options{
 		Rules: live, Store: store, Headers: c.headerStyle(), Shadow: c.shadow, MaxHeld: orNone(c.maxHeld), Logger: log,
@@ -180,40 +183,6 @@ func startSources(ctx context.Context, background *errgroup.Group, c *serveConfi
 	}
 }
 
-func newMemory(c *serveConfig, log *slog.Logger) *limiter.Memory {
-	full, dropped := seldom{every: 10 * time.Second}, seldom{every: 10 * time.Second}
-	return limiter.NewMemory(limiter.MemoryOptions{
-		Options:     limiter.Options{ChargeEach: c.charge.value == "each"},
-		MaxCounters: c.memoryMaxCounters,
-		OnFull: func() {
-			full.do(func(times uint64) {
-				log.Warn("the memory store is full: new counters are decided by their failure policy; raise --memory-max-counters or use Redis",
-					"max_counters", c.memoryMaxCounters, "times", times)
-			})
-		},
-		OnDropped: func() {
-			dropped.do(func(times uint64) {
-				log.Warn("counters were farther ahead of the clock than a window and begin anew; did the clock step back?", "times", times)
-			})
-		},
-	})
-}
-
-// seldom lets something be said once in a while, with how often it happened.
-type seldom struct {
-	every time.Duration
-	times atomic.Uint64
-	next  atomic.Int64 // Unix ns
-}
-
-func (s *seldom) do(say func(times uint64)) {
-	s.times.Add(1)
-	now, next := time.Now().UnixNano(), s.next.Load()
-	if now >= next && s.next.CompareAndSwap(next, now+int64(s.every)) {
-		say(s.times.Swap(0))
-	}
-}
-
 // listen opens host:port or unix:PATH. A socket that nobody listens on any more
 // is replaced.
 func listen(addr string) (net.Listener, error) {
@@ -240,7 +209,7 @@ func announce(w io.Writer, c *serveConfig, live *rules.Live) {
 	if len(c.rules) > 0 {
 		from = strings.Join(c.rules, ", ")
 	}
-	fmt.Fprintf(w, "weir %s serves %s in %s from %s, counters in %s\n", versionText(), count(n, "rule"), count(domains, "domain"), from, c.store)
+	fmt.Fprintf(w, "weir %s serves %s in %s from %s, counters in %s\n", versionText(), count(n, "rule"), count(domains, "domain"), from, redis.Redact(c.store))
 	fmt.Fprintf(w, "  gRPC %s  (envoy.service.ratelimit.v3.RateLimitService, weir.v1, health)\n", c.grpcAddr)
 	fmt.Fprintf(w, "  HTTP %s  (/healthz /readyz /rules /json)\n", c.httpAddr)
 	if len(c.rules) == 0 {

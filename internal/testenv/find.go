@@ -88,11 +88,9 @@ func onPath(names ...string) func() (string, bool) {
 func aptInstall(packages ...string) func(io.Writer) error {
 	return func(progress io.Writer) error {
 		what := strings.Join(packages, " ")
-		if _, err := exec.LookPath("apt-get"); err != nil {
-			return fmt.Errorf("testenv: %s is not on PATH, and there is no apt-get to install it: install it by hand", what)
-		}
-		if os.Geteuid() != 0 {
-			return fmt.Errorf("testenv: %s is not on PATH, and only root can install it: sudo apt-get install %s", what, what)
+		_, err := exec.LookPath("apt-get")
+		if err := canApt(what, err == nil, os.Geteuid()); err != nil {
+			return err
 		}
 		say(progress, "installing %s by apt…", what)
 		begin := time.Now()
@@ -106,6 +104,17 @@ func aptInstall(packages ...string) func(io.Writer) error {
 		say(progress, "installed %s in %v", what, time.Since(begin).Round(time.Second))
 		return nil
 	}
+}
+
+// canApt says why apt cannot install something, and what to do then.
+func canApt(what string, hasApt bool, uid int) error {
+	switch {
+	case !hasApt:
+		return fmt.Errorf("testenv: %s is not on PATH, and there is no apt-get to install it: install it by hand", what)
+	case uid != 0:
+		return fmt.Errorf("testenv: %s is not on PATH, and only root can install it: sudo apt-get install %s", what, what)
+	}
+	return nil
 }
 
 // wheelInstall makes a virtual environment with Envoy's wheel in it. It is built

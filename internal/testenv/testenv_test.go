@@ -158,11 +158,19 @@ func TestStartSaysWhyAProgramIsNotUp(t *testing.T) {
 
 func TestInstallSaysWhatIsMissing(t *testing.T) {
 	t.Parallel()
-	install := aptInstall("no-such-package")
-	if _, err := exec.LookPath("apt-get"); err == nil && os.Geteuid() == 0 {
-		t.Log("root with apt: only the search is tested here")
-	} else if err := install(io.Discard); err == nil || !strings.Contains(err.Error(), "no-such-package is not on PATH") {
-		t.Errorf("error %v does not say what is missing", err)
+	for _, c := range []struct {
+		hasApt bool
+		uid    int
+		want   string
+	}{
+		{true, 0, ""},
+		{true, 1000, "only root can install it: sudo apt-get install redis-server"},
+		{false, 0, "there is no apt-get"},
+	} {
+		err := canApt("redis-server", c.hasApt, c.uid)
+		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("with apt %v as user %d: error %v, want one with %q", c.hasApt, c.uid, err, c.want)
+		}
 	}
 	never := func() (string, bool) { return "", false }
 	if _, err := findOrInstall(never, func(io.Writer) error { return nil }); err == nil {

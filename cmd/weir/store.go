@@ -1,0 +1,89 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"weir/limiter"
+	"weir/limiter/redis"
+)
+
+// sweepInterval is how often ended counters leave memory.
+const sweepInterval = 5 * time.Second
+
+// connectLimit is how long serve waits for Redis before it serves without.
+const connectLimit = 2 * time.Second
+
+// openStore opens the store that the flags name.
+func openStore(ctx context.Context, background *errgroup.Group, c *serveConfig, log *slog.Logger) (limiter.Store, func(), error) {
+	opts := memoryOptions(c, log)
+	if c.store == memoryStore {
+		m := limiter.NewMemory(opts)
+		background.Go(func() error { m.Run(ctx, sweepInterval); return nil })
+		return m, func() {}, nil
+	}
+	standby := limiter.NewStandby(opts)
+	background.Go(func() error { standby.Run(ctx, sweepInterval); return nil })
+	connecting, cancel := context.WithTimeout(ctx, connectLimit)
+	defer cancel()
+	store, err := redis.Open(connecting, redis.Options{
+		Options:   opts.Options,
+		URL:       c.store,
+		KeyPrefix: c.keyPrefix,
+		Timeout:   c.storeTimeout,
+		DenyCache: c.denyCache,
+		Local:     standby,
+		Logger:    log,
+	})
+	if errors.Is(err, redis.ErrURL) {
+		return nil, nil, usagef("--store: %w", err)
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("opening the store: %w", err)
+	}
+	return store, func() {
+		if err := store.Close(); err != nil {
+			log.Warn("closing the store", "err", err)
+		}
+	}, nil
+}
+
+func memoryOptions(c *serveConfig, log *slog.Logger) limiter.MemoryOptions {
+	full, dropped := seldom{every: 10 * time.Second}, seldom{every: 10 * time.Second}
+	return limiter.MemoryOptions{
+		Options:     limiter.Options{ChargeEach: c.charge.value == "each"},
+		MaxCounters: c.memoryMaxCounters,
+		OnFull: func() {
+			full.do(func(times uint64) {
+				log.Warn("the memory store is full: new counters are decided by their failure policy; raise --memory-max-counters or use Redis",
+					"max_counters", c.memoryMaxCounters, "times", times)
+			})
+		},
+		OnDropped: func() {
+			dropped.do(func(times uint64) {
+				log.Warn("counters were farther ahead of the clock than a window and begin anew; did the clock step back?", "times", times)
+			})
+		},
+	}
+}
+
+// seldom lets something be said once in a while, with how often it happened.
+type seldom struct {
+	every time.Duration
+	times atomic.Uint64
+	next  atomic.Int64 // Unix ns
+}
+
+func (s *seldom) do(say func(times uint64)) {
+	s.times.Add(1)
+	now, next := time.Now().UnixNano(), s.next.Load()
+	if now >= next && s.next.CompareAndSwap(next, now+int64(s.every)) {
+		say(s.times.Swap(0))
+	}
+}

@@ -1,0 +1,138 @@
+package redis
+
+import (
+	"sync"
+	"time"
+
+	"weir/limiter"
+)
+
+// denyCache remembers refusals until the instant at which they end, so that a
+// hot refused counter costs no Redis. It answers only a request whose hits are
+// all remembered refusals.
+type denyCache struct {
+	longest time.Duration
+	shards  [16]denyShard
+}
+
+type denyShard struct {
+	mu      sync.Mutex
+	refused map[keyHash]refusal
+}
+
+// refusal is the last one of a counter.
+type refusal struct {
+	limit    uint64 // with cost and capacity, what was asked
+	capacity int64
+	cost     uint64
+	decision limiter.Decision
+	at       time.Time
+	until    time.Time
+}
+
+// maxRefusals bounds a shard: a full one forgets what has ended, or else all.
+const maxRefusals = 4096
+
+func newDenyCache(longest time.Duration) *denyCache {
+	c := &denyCache{longest: longest}
+	for i := range c.shards {
+		c.shards[i].refused = make(map[keyHash]refusal)
+	}
+	return c
+}
+
+func (c *denyCache) shard(k keyHash) *denyShard { return &c.shards[k[0]%uint8(len(c.shards))] }
+
+// answer is the decisions for hits that are all refused still, or nil; keys[i] is
+// the counter of hits[i].
+func (c *denyCache) answer(hits []limiter.Hit, keys []keyHash, now time.Time) []limiter.Decision {
+	if c.longest == 0 {
+		return nil
+	}
+	var decisions []limiter.Decision
+	for i := range hits {
+		h := &hits[i]
+		if !cacheable(h) {
+			return nil
+		}
+		d, ok := c.recall(h, keys[i], now)
+		if !ok {
+			return nil
+		}
+		if decisions == nil {
+			decisions = make([]limiter.Decision, len(hits))
+		}
+		decisions[i] = d
+	}
+	return decisions
+}
+
+// cacheable tells whether a refusal of this hit changes nothing and depends on
+// nothing but its counter.
+func cacheable(h *limiter.Hit) bool {
+	return h.Cost > 0 && !h.Refund && !h.Shadow && !h.Quota && !h.Limit.CountDenied
+}
+
+func (c *denyCache) recall(h *limiter.Hit, k keyHash, now time.Time) (limiter.Decision, bool) {
+	s := c.shard(k)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r, ok := s.refused[k]
+	if !ok || r.limit != h.Limit.Requests || r.capacity != h.Limit.Numbers().Capacity || r.cost != h.Cost || !now.Before(r.until) || now.Before(r.at) {
+		return limiter.Decision{}, false
+	}
+	passed := now.Sub(r.at)
+	d := r.decision
+	d.ResetAfter = max(0, d.ResetAfter-passed)
+	if d.RetryAfter > 0 {
+		d.RetryAfter -= passed
+	}
+	return d, true
+}
+
+// remember keeps the refusals of a request that one round trip decided.
+func (c *denyCache) remember(hits []limiter.Hit, decisions []limiter.Decision, keys []keyHash, now time.Time) {
+	if c.longest == 0 {
+		return
+	}
+	for i := range hits {
+		h, d := &hits[i], &decisions[i]
+		if h.Refund {
+			c.forget(keys[i])
+			continue
+		}
+		if d.Allowed || !cacheable(h) || h.Limit.Algorithm == limiter.LeakyBucket && h.MaxDelay < limiter.NoDeadline {
+			continue // a leaky bucket may have refused for the deadline's sake
+		}
+		left := c.longest
+		if d.RetryAfter > 0 {
+			left = min(left, d.RetryAfter)
+		}
+		c.keep(keys[i], refusal{h.Limit.Requests, h.Limit.Numbers().Capacity, h.Cost, *d, now, now.Add(left)})
+	}
+}
+
+func (c *denyCache) keep(k keyHash, r refusal) {
+	s := c.shard(k)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.refused) >= maxRefusals {
+		for old, x := range s.refused {
+			if !r.at.Before(x.until) {
+				delete(s.refused, old)
+			}
+		}
+		if len(s.refused) >= maxRefusals {
+			clear(s.refused)
+		}
+	}
+	s.refused[k] = r
+}
+
+// forget makes the counter ask Redis again.
+func (c *denyCache) forget(k keyHash) {
+	s := c.shard(k)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.refused, k)
+}

@@ -1,0 +1,168 @@
+package redis
+
+import (
+	"crypto/sha1"
+	_ "embed"
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+	"time"
+
+	"weir/limiter"
+)
+
+//go:embed prelude.lua
+var preludeLua string
+
+//go:embed single.lua
+var singleLua string
+
+//go:embed multi.lua
+var multiLua string
+
+//go:embed fixed.lua
+var fixedLua string
+
+//go:embed bucket.lua
+var bucketLua string
+
+//go:embed counter.lua
+var counterLua string
+
+//go:embed log.lua
+var logLua string
+
+// script is a Lua script and what Redis calls it.
+type script struct{ text, sha string }
+
+func newScript(text string) script {
+	sum := sha1.Sum([]byte(text))
+	return script{text, hex.EncodeToString(sum[:])}
+}
+
+// scripts are the ones of a store: a request with one hit runs the script of its
+// algorithm, which creates no more functions than it needs; others run multi.
+type scripts struct {
+	single [5]script
+	multi  script
+}
+
+func newScripts() *scripts {
+	parts := [5]string{
+		limiter.FixedWindow:          fixedLua,
+		limiter.TokenBucket:          bucketLua,
+		limiter.LeakyBucket:          bucketLua,
+		limiter.SlidingWindowLog:     logLua,
+		limiter.SlidingWindowCounter: counterLua,
+	}
+	var s scripts
+	all := preludeLua + "local algorithms = {}\n"
+	for a, part := range parts {
+		s.single[a] = newScript(preludeLua + part + singleLua)
+		all += fmt.Sprintf("algorithms[%d] = function()\n%s\nreturn {load = load, used = used, wait = wait, charge = charge, "+
+			"refund = refund, reset = reset, save = save, turn = turn}\nend\n", a, part)
+	}
+	s.multi = newScript(all + multiLua)
+	return &s
+}
+
+func (s *scripts) all() []script { return append(s.single[:], s.multi) }
+
+// Kinds of hits, as prelude.lua has them.
+const (
+	kindEnforced = iota
+	kindShadow
+	kindQuota
+	kindRefund
+)
+
+// Units of a hit's times.
+const (
+	unitMicros = iota
+	unitMillis
+	unitCalendar // milliseconds, and the bounds of two windows
+)
+
+const maxWhole = 1<<53 - 1
+
+// appendHit appends the record of a hit, as read in prelude.lua says. The slot
+// is the place of its key in KEYS, from 1; now is where calendar windows are
+// looked up.
+func appendHit(b []byte, h *limiter.Hit, slot int, now time.Time) []byte {
+	l := &h.Limit
+	n := l.Numbers()
+	kind := byte(kindEnforced)
+	switch {
+	case h.Refund:
+		kind = kindRefund
+	case h.Shadow:
+		kind = kindShadow
+	case h.Quota:
+		kind = kindQuota
+	}
+	unit := byte(unitMicros)
+	switch {
+	case l.Window.Calendar != limiter.NoCalendar:
+		unit = unitCalendar
+	case n.Unit == time.Millisecond:
+		unit = unitMillis
+	}
+	b = append(b, byte(l.Algorithm), kind, bit(l.CountDenied), unit)
+	b = appendInt(b, uint64(slot), 4)
+	b = appendInt(b, min(h.Cost, limiter.MaxCost), 5)
+	b = appendInt(b, uint64(n.Capacity), 6)
+	b = appendInt(b, l.Requests, 4)
+	b = appendInt(b, uint64(n.Window), 5)
+	b = appendInt(b, uint64(n.Most), 7)
+	b = appendInt(b, uint64(min(max(0, h.MaxDelay)/n.Unit, maxWhole)), 7)
+	if unit == unitCalendar {
+		for _, t := range l.Window.Bounds(now) {
+			b = appendInt(b, uint64(t), 6)
+		}
+	}
+	return b
+}
+
+func bit(on bool) byte {
+	if on {
+		return 1
+	}
+	return 0
+}
+
+// appendInt appends the low bytes of a whole number, the lowest first.
+func appendInt(b []byte, n uint64, bytes int) []byte {
+	var all [8]byte
+	binary.LittleEndian.PutUint64(all[:], n)
+	return append(b, all[:bytes]...)
+}
+
+// replyPerHit is how many numbers the scripts answer for each hit.
+const replyPerHit = 5
+
+// decode turns a script's reply into decisions, one for each hit. ok is false if
+// no calendar window that was sent has Redis's time in it: nothing was charged.
+func decode(reply []int64, hits []limiter.Hit) (decisions []limiter.Decision, dropped, healed int64, ok bool, err error) {
+	if len(reply) == 1 && reply[0] == -1 {
+		return nil, 0, 0, false, nil
+	}
+	if len(reply) != 2+replyPerHit*len(hits) {
+		return nil, 0, 0, false, fmt.Errorf("a script answered %d numbers for %d hits, not %d", len(reply), len(hits), 2+replyPerHit*len(hits))
+	}
+	decisions = make([]limiter.Decision, len(hits))
+	for i := range hits {
+		l := &hits[i].Limit
+		v := reply[2+replyPerHit*i:]
+		d := &decisions[i]
+		d.Allowed = v[0] == 1
+		if l.Requests == 0 {
+			continue
+		}
+		d.Remaining = uint64(max(0, l.Numbers().Capacity-v[1]))
+		d.ResetAfter, d.RetryAfter = l.Duration(v[2]), l.Duration(v[3])
+		if !hits[i].Shadow {
+			d.Delay = l.Duration(v[4])
+		}
+	}
+	return decisions, reply[0], reply[1], true, nil
+}

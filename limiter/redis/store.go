@@ -1,0 +1,242 @@
+// Package redis keeps counters in Redis, shared by all instances: one round trip
+// a request, whatever its number of hits, in scripts that run all or nothing.
+package redis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"weir/limiter"
+)
+
+// Options configures a Store. URL is required; the zero value of the rest is its
+// default.
+type Options struct {
+	limiter.Options
+	URL       string           // see dial
+	KeyPrefix string           // of every key; empty: DefaultKeyPrefix
+	Timeout   time.Duration    // the longest wait for Redis; 0: DefaultTimeout
+	DenyCache time.Duration    // how long a refusal is remembered at most; 0: not
+	Local     *limiter.Standby // decides while Redis is away; required
+	Now       func() time.Time // the clock of the scripts, for tests; nil: Redis's own
+	Logger    *slog.Logger     // nil: none
+	Events    Events
+}
+
+// Defaults of Options.
+const (
+	DefaultKeyPrefix = "weir:"
+	DefaultTimeout   = 10 * time.Millisecond
+	DefaultDenyCache = time.Second
+)
+
+// Events are called as things happen, for metrics. Any may be nil.
+type Events struct {
+	Failed     func(err error) // a decision that Redis did not make
+	Breaker    func(open bool)
+	DenyCached func()        // a request was answered by the deny cache
+	Healed     func(n int64) // keys that held nothing of ours, or had no time to live
+	Dropped    func(n int64) // counters too far ahead of the clock
+}
+
+// Store is a limiter.Store in Redis.
+type Store struct {
+	opts    Options
+	log     *slog.Logger
+	pipe    *pipe
+	scripts *scripts
+	breaker *breaker
+	denied  *denyCache
+	buffers sync.Pool // of *request
+	stop    context.CancelFunc
+	stopped sync.WaitGroup
+}
+
+// ErrURL is a malformed URL of a store.
+var ErrURL = errors.New("not the URL of a store")
+
+// Open returns a store. It fails with ErrURL if the URL is malformed. It waits for Redis
+// until the context ends; a Redis that does not answer by then is away, and the
+// failure policies decide until it does.
+func Open(ctx context.Context, opts Options) (*Store, error) {
+	if opts.KeyPrefix == "" {
+		opts.KeyPrefix = DefaultKeyPrefix
+	}
+	if opts.Timeout == 0 {
+		opts.Timeout = DefaultTimeout
+	}
+	if opts.Logger == nil {
+		opts.Logger = slog.New(slog.DiscardHandler)
+	}
+	client, err := dial(opts.URL, opts.Timeout)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrURL, err)
+	}
+	p, err := newPipe(client, opts.Timeout)
+	if err != nil {
+		return nil, errors.Join(err, client.Close())
+	}
+	running, stop := context.WithCancel(context.Background())
+	s := &Store{opts: opts, log: opts.Logger, pipe: p, scripts: newScripts(), denied: newDenyCache(opts.DenyCache), stop: stop}
+	s.buffers.New = func() any { return new(request) }
+	s.breaker = newBreaker(s.prepare, s.breakerChanged)
+	if err := s.connect(ctx); err != nil {
+		s.breaker.trip(err)
+	}
+	s.stopped.Go(func() { s.breaker.run(running) })
+	return s, nil
+}
+
+// connect prepares Redis, again and again until the context ends.
+func (s *Store) connect(ctx context.Context) error {
+	for {
+		err := s.prepare(ctx)
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}
+
+func (s *Store) breakerChanged(open bool, cause error) {
+	if s.opts.Events.Breaker != nil {
+		s.opts.Events.Breaker(open)
+	}
+	if open {
+		s.log.Error("Redis is away; failure policies decide until it answers", "url", Redact(s.opts.URL), "err", cause)
+	} else {
+		s.log.Info("Redis answers; it decides again", "url", Redact(s.opts.URL))
+	}
+}
+
+// Close ends the store's connections.
+func (s *Store) Close() error {
+	s.stop()
+	s.stopped.Wait()
+	return s.pipe.close()
+}
+
+// Healthy tells whether Redis decides: false while the breaker is open.
+func (s *Store) Healthy() bool { return !s.breaker.isOpen() }
+
+// Decide implements limiter.Store.
+func (s *Store) Decide(ctx context.Context, hits []limiter.Hit) ([]limiter.Decision, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	r := s.buffers.Get().(*request)
+	defer s.buffers.Put(r)
+	r.gather(hits)
+	now := time.Now()
+	denyCached := len(r.hashes) == len(hits) // hits that share a counter depend on each other
+	if denyCached {
+		if decisions := s.denied.answer(hits, r.hashes, now); decisions != nil {
+			if s.opts.Events.DenyCached != nil {
+				s.opts.Events.DenyCached()
+			}
+			return decisions, nil
+		}
+	}
+	if s.breaker.isOpen() {
+		return s.opts.Local.Decide(ctx, hits)
+	}
+	decisions, err := s.ask(ctx, r, hits)
+	if err != nil {
+		return s.failed(ctx, hits, err)
+	}
+	s.breaker.succeeded()
+	if denyCached {
+		s.denied.remember(hits, decisions, r.hashes, now)
+	}
+	s.opts.Local.Learn(hits, decisions)
+	return decisions, nil
+}
+
+// failed decides by the failure policies what Redis did not.
+func (s *Store) failed(ctx context.Context, hits []limiter.Hit, err error) ([]limiter.Decision, error) {
+	if ctx.Err() != nil {
+		return nil, ctx.Err() // the caller left; that says nothing of Redis
+	}
+	s.breaker.failed(err)
+	if s.opts.Events.Failed != nil {
+		s.opts.Events.Failed(err)
+	}
+	s.log.Debug("Redis did not decide", "err", err)
+	return s.opts.Local.Decide(ctx, hits)
+}
+
+// ask runs the script that decides the hits.
+func (s *Store) ask(ctx context.Context, r *request, hits []limiter.Hit) ([]limiter.Decision, error) {
+	if len(hits) == 1 && hits[0].Limit.Requests == 0 { // no counter is needed
+		return []limiter.Decision{{Allowed: hits[0].Refund}}, nil
+	}
+	run := &s.scripts.multi
+	if len(hits) == 1 {
+		run = &s.scripts.single[hits[0].Limit.Algorithm]
+	}
+	for range 2 { // once more if a calendar window ended on the way
+		reply, err := s.pipe.eval(ctx, run, r.keys(s.opts.KeyPrefix), s.arguments(r, hits)...)
+		if err != nil {
+			return nil, err
+		}
+		decisions, dropped, healed, ok, err := decode(reply, hits)
+		if err != nil {
+			return nil, err
+		}
+		if ok {
+			s.report(dropped, healed)
+			return decisions, nil
+		}
+	}
+	return nil, errors.New("no calendar window has Redis's time in it: its clock and this one's differ by a window or more; set them right")
+}
+
+func (s *Store) report(dropped, healed int64) {
+	if dropped > 0 && s.opts.Events.Dropped != nil {
+		s.opts.Events.Dropped(dropped)
+	}
+	if healed > 0 {
+		s.log.Warn("keys of ours held something else or had no time to live; they begin anew", "keys", healed, "prefix", s.opts.KeyPrefix)
+		if s.opts.Events.Healed != nil {
+			s.opts.Events.Healed(healed)
+		}
+	}
+}
+
+func (s *Store) arguments(r *request, hits []limiter.Hit) []any {
+	now := time.Now()
+	if s.opts.Now != nil {
+		now = s.opts.Now()
+	}
+	record := make([]byte, 0, 1+64*len(hits)) // not pooled: it may be sent after the caller left
+	if len(hits) > 1 {
+		record = append(record, bit(s.opts.ChargeEach))
+	}
+	for i := range hits {
+		record = appendHit(record, &hits[i], r.index[i]+1, now)
+	}
+	if s.opts.Now != nil {
+		return []any{record, now.UnixMicro()}
+	}
+	return []any{record}
+}
+
+// prepare loads the scripts and looks whether Redis can run them.
+func (s *Store) prepare(ctx context.Context) error {
+	for _, script := range s.scripts.all() {
+		if err := s.pipe.load(ctx, &script); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *Store) String() string { return fmt.Sprintf("Redis at %s", Redact(s.opts.URL)) }

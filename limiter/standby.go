@@ -1,0 +1,104 @@
+package limiter
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// Standby decides for a store that is away, each hit by its failure policy: with
+// FailLocal by counters in this process, which begin from what the store last
+// said of them. What it charges is not told to the store later.
+type Standby struct{ memory *Memory }
+
+// NewStandby returns a Standby that knows of no counters yet.
+func NewStandby(opts MemoryOptions) *Standby { return &Standby{NewMemory(opts)} }
+
+// Run sweeps every interval until the context ends.
+func (s *Standby) Run(ctx context.Context, interval time.Duration) { s.memory.Run(ctx, interval) }
+
+// Decide implements Store.
+func (s *Standby) Decide(ctx context.Context, hits []Hit) ([]Decision, error) {
+	var stand []Hit // hits, where not all are FailLocal
+	for i := range hits {
+		switch hits[i].OnFailure {
+		case FailLocal:
+			continue
+		case FailError:
+			return nil, fmt.Errorf("%w: the store is away, and the rule's on_store_failure is error", ErrUnavailable)
+		}
+		if stand == nil {
+			stand = append(stand, hits...)
+		}
+		stand[i] = hits[i].byPolicy(i)
+	}
+	if stand == nil {
+		stand = hits
+	}
+	return s.memory.Decide(ctx, stand)
+}
+
+// byPolicy is a hit that is answered as the policy says and counts nothing: of
+// FailAllow a look at a counter that was never used, of FailDeny a limit of 0.
+func (h Hit) byPolicy(i int) Hit {
+	h.Key = Key(fmt.Sprintf("policy %d", i))
+	if h.OnFailure == FailDeny {
+		h.Limit = Limit{Window: h.Limit.Window}
+	} else {
+		h.Cost = 0
+	}
+	return h
+}
+
+// Learn takes over what the store said of the hits' counters. How their use is
+// spread over time is not known, and taken as all of it now.
+func (s *Standby) Learn(hits []Hit, decisions []Decision) {
+	now := s.memory.opts.Now()
+	for i := range hits {
+		h := &hits[i]
+		if h.OnFailure != FailLocal || h.Limit.Requests == 0 {
+			continue
+		}
+		used := h.Limit.capacity() - int64(min(decisions[i].Remaining, uint64(h.Limit.capacity())))
+		s.memory.put(h, used, now)
+	}
+}
+
+// put makes used what a counter holds.
+func (m *Memory) put(h *Hit, used int64, now time.Time) {
+	d := m.digest(h.Key)
+	s := &m.shards[d.shard()]
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, held := s.counters[d]; !held {
+		if used == 0 {
+			return
+		}
+		if m.count.Add(1) > int64(m.opts.MaxCounters) {
+			m.count.Add(-1)
+			return
+		}
+	}
+	l := &h.Limit
+	t := l.ticks(now)
+	f := l.Algorithm.functions()
+	state, at, _ := f.advance(State{}, l, t)
+	state = state.holding(used, l, t)
+	s.counters[d] = record{state.Time, state.Used, state.Previous, f.expires(state, l, at) * int64(l.Window.unit()/time.Microsecond)}
+	if l.Algorithm == SlidingWindowLog {
+		s.logs[d] = append(s.logs[d][:0], LogEntry{t, used})
+	}
+}
+
+// holding is an empty state with so much used now.
+func (s State) holding(used int64, l *Limit, now int64) State {
+	switch l.Algorithm {
+	case TokenBucket, LeakyBucket:
+		s.Used = used * l.length()
+	case SlidingWindowLog:
+		s.Time, s.Used = now, used
+	default:
+		s.Used = used
+	}
+	return s
+}

@@ -1,0 +1,129 @@
+package rules
+
+import (
+	"bytes"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func snapshot(name, text string) Snapshot {
+	return ParseSnapshot(map[string][]byte{name: []byte(text)})
+}
+
+const (
+	ruleA    = "rules: [{endpoint: /a, unlimited: true}]"
+	ruleB    = "rules: [{endpoint: /b, unlimited: true}]"
+	rulesAB  = "rules: [{endpoint: /a, unlimited: true}, {endpoint: /b, unlimited: true}]"
+	badRules = "rules: [{endpoint: /a, unlimted: true}]"
+)
+
+// has tells which of the endpoints /a and /b have a rule.
+func has(l *Live) string {
+	found := ""
+	for _, endpoint := range []string{"a", "b"} {
+		if matched(l.Current(), "default", "endpoint=/"+endpoint) != "" {
+			found += endpoint
+		}
+	}
+	return found
+}
+
+func TestAFaultySnapshotChangesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		l := NewLive(LiveOptions{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		if domains, rules := l.Current().Size(); domains != 0 || rules != 0 || has(l) != "" {
+			t.Fatal("rules before any were loaded")
+		}
+		for _, step := range []struct {
+			remark, source, text string
+			fails                bool
+			want                 string
+		}{
+			{"a first source", "file", ruleA, false, "a"},
+			{"a second one", "consul", ruleB, false, "ab"},
+			{"a faulty file", "file", badRules, true, "ab"},
+			{"a rule that another source has", "file", rulesAB, true, "ab"},
+			{"sound again", "file", ruleA, false, "ab"},
+			{"no rules any more", "consul", "", false, "a"},
+		} {
+			before := l.Current()
+			time.Sleep(time.Second)
+			err := l.Apply(step.source, snapshot(step.source+".yaml", step.text))
+			if (err != nil) != step.fails || has(l) != step.want || step.fails && l.Current() != before {
+				t.Errorf("%s: error %v, rules %q", step.remark, err, has(l))
+			}
+		}
+		status := l.Status()
+		file := status.Sources["file"]
+		if status.Reloads != 4 || status.Failures != 2 || status.Version != l.Current().Version() ||
+			!status.LoadedAt.Equal(time.Now()) || !file.LoadedAt.Equal(time.Now().Add(-time.Second)) ||
+			file.LastError != "" || !file.FailedAt.Equal(time.Now().Add(-2*time.Second)) || file.Documents != 1 {
+			t.Errorf("%+v", status)
+		}
+		if !strings.Contains(log.String(), `did you mean`) || !strings.Contains(log.String(), "file.yaml:1:24") {
+			t.Errorf("the log does not say why: %s", &log)
+		}
+	})
+}
+
+func TestTheErrorHasTheFaultsWithinAndBetweenFilesOnce(t *testing.T) {
+	l := NewLive(LiveOptions{})
+	err := l.Apply("s", ParseSnapshot(map[string][]byte{"a": []byte(ruleA), "b": []byte(ruleA), "c": []byte(badRules)}))
+	if err == nil || strings.Count(err.Error(), "\n")+1 != 3 {
+		t.Error(err)
+	}
+}
+
+func TestARuleMovesFromOneSourceToAnother(t *testing.T) {
+	l := NewLive(LiveOptions{})
+	for _, step := range []struct {
+		source, text string
+		fails        bool
+		want         string
+	}{
+		{"file", rulesAB, false, "ab"},
+		{"consul", ruleB, true, "ab"},
+		{"file", ruleA, false, "ab"}, // consul's fits now
+		{"file", "", false, "b"},
+	} {
+		err := l.Apply(step.source, snapshot(step.source, step.text))
+		if (err != nil) != step.fails || has(l) != step.want {
+			t.Errorf("%s %s: error %v, rules %q", step.source, step.text, err, has(l))
+		}
+	}
+	if s := l.Status(); s.Sources["consul"].LastError != "" {
+		t.Errorf("%+v", s)
+	}
+}
+
+func TestRequestsReadWhileRulesChange(t *testing.T) {
+	l := NewLive(LiveOptions{})
+	if err := l.Apply("s", snapshot("s", ruleA)); err != nil {
+		t.Fatal(err)
+	}
+	var done sync.WaitGroup
+	for range 4 {
+		done.Go(func() {
+			for range 1000 {
+				if found := has(l); !strings.Contains("abab", found) || found == "" {
+					t.Errorf("rules %q", found)
+				}
+			}
+		})
+	}
+	for i := range 100 {
+		text := rulesAB
+		if i%2 == 0 {
+			text = ruleA
+		}
+		if err := l.Apply("s", snapshot("s", text)); err != nil {
+			t.Error(err)
+		}
+	}
+	done.Wait()
+}
