@@ -63,8 +63,7 @@ func (r *reader) document(root *yaml.Node) []draft {
 	return drafts
 }
 
-// rule reads what a flat rule or a nested descriptor does. Without limits it
-// does not act.
+// rule reads what a flat rule or a nested descriptor does, if anything.
 func (r *reader) rule(fs *fields) *ruleDraft {
 	fs, hasRate := r.withRateLimit(fs)
 	d := &ruleDraft{at: placeOf(fs.at)}
@@ -74,26 +73,34 @@ func (r *reader) rule(fs *fields) *ruleDraft {
 	if d.name != "" && slices.Contains(d.replaces, d.name) {
 		r.faultAt(d.replacesAt, "the rule replaces itself, by the name %q", d.name)
 	}
+	if d.unlimited || d.exempt {
+		r.noLimits(d, fs, hasRate)
+		return d
+	}
 	one, hasOne := fs.firstOf(limitFields)
 	many, hasMany := fs.get("limits")
 	switch {
-	case d.unlimited && d.exempt:
-		r.faultAt(d.at, "unlimited and exempt cannot both be true; exempt frees the whole request, unlimited only this descriptor")
-	case d.unlimited && hasRate && onlyRequests(fs):
-		r.warn(one.key, "%s means nothing beside unlimited", one.name)
-	case (d.unlimited || d.exempt) && (hasOne || hasMany):
-		if !hasOne {
-			one = many
-		}
-		r.fault(one.key, "%s beside %s: a rule has limits or is %[2]s", one.name, freedom(d))
 	case hasOne && hasMany:
 		r.fault(one.key, "%s beside limits: put it into an item of limits", one.name)
-	case hasOne || hasRate && !d.unlimited && !d.exempt:
+	case hasOne || hasRate && !hasMany:
 		d.limits = r.appendLimit(d.limits, fs)
 	case hasMany:
 		d.limits = r.limits(many)
 	}
 	return d
+}
+
+// noLimits finds limits where there are to be none.
+func (r *reader) noLimits(d *ruleDraft, fs *fields, hasRate bool) {
+	f, has := fs.firstOf(append([]string{"limits"}, limitFields...))
+	switch {
+	case d.unlimited && d.exempt:
+		r.faultAt(d.at, "unlimited and exempt cannot both be true; exempt frees the whole request, unlimited only this descriptor")
+	case has && d.unlimited && hasRate && onlyRequests(fs):
+		r.warn(f.key, "%s means nothing beside unlimited", f.name)
+	case has:
+		r.fault(f.key, "%s beside %s: a rule has limits or is %[2]s", f.name, freedom(d))
+	}
 }
 
 func freedom(d *ruleDraft) string {

@@ -121,15 +121,15 @@ func (r *reader) window(fs *fields, f field, algorithm limiter.Algorithm) limite
 	if !named {
 		return r.duration(fs, f, text)
 	}
-	multiplier, multiplied := uint64(1), false
-	if m, ok := fs.get("unit_multiplier"); ok {
-		if multiplier, multiplied = r.whole(m, limiter.MaxRequests); !multiplied {
+	multiplier := uint64(1)
+	m, ok := fs.get("unit_multiplier")
+	if ok {
+		if multiplier, ok = r.whole(m, limiter.MaxRequests); !ok {
 			return limiter.Window{}
 		}
 	}
 	window, err := u.times(multiplier)
-	if err != nil {
-		m, _ := fs.get("unit_multiplier")
+	if err != nil { // of one unit there is none
 		r.fault(m.value, "%v", err)
 		return limiter.Window{}
 	}

@@ -65,9 +65,9 @@ func (r *reader) spend(n *yaml.Node) bool {
 
 // missing reports a field that is not there, unless the mapping has one that was
 // not understood, which likely is that field.
-func (r *reader) missing(fs *fields, format string, args ...any) {
+func (r *reader) missing(fs *fields, problem string) {
 	if !fs.partial {
-		r.fault(fs.at, format, args...)
+		r.fault(fs.at, "%s", problem)
 	}
 }
 

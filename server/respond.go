@@ -16,10 +16,10 @@ func (s *Service) respond(a *answer, p *rules.Plan, decisions []limiter.Decision
 	for i := range p.Matches {
 		a.statuses = append(a.statuses, statusOf(p, &p.Matches[i], decisions))
 	}
-	if h := telling(p.Hits, decisions, a.over); h >= 0 {
+	if h := telling(p.Hits, decisions, passes); h >= 0 {
 		a.headers = s.opts.Headers.append(a.headers, &p.Hits[h], &decisions[h], a.over)
 	}
-	a.metadata = s.shadowMetadata(p, decisions)
+	a.metadata = s.shadowMetadata(p, decisions, passes)
 }
 
 // statusOf is one descriptor's: of several limits, the strictest is shown.
@@ -39,7 +39,7 @@ func statusOf(p *rules.Plan, m *rules.Match, decisions []limiter.Decision) statu
 	h, d := &p.Hits[shown], &decisions[shown]
 	st := status{limit: &h.Limit, remaining: clamp32(d.Remaining), reset: d.ResetAfter, hasReset: true}
 	if r := p.Rules[shown]; r != nil {
-		st.name = r.Name
+		st.name = toValid(r.Name)
 	}
 	if !d.Allowed && !h.Shadow {
 		st.over, st.reset, st.hasReset = true, d.RetryAfter, d.RetryAfter > 0
@@ -63,9 +63,9 @@ func stricter(a, b *limiter.Decision) bool {
 // the one that refuses longest, else the one that leaves least. Shadow limits
 // are left out unless they are alone, and so are quota limits whose refusal
 // another quota made good. -1: there is none.
-func telling(hits []limiter.Hit, decisions []limiter.Decision, over bool) int {
+func telling(hits []limiter.Hit, decisions []limiter.Decision, passes bool) int {
 	best, shadow := -1, -1
-	quotaRefuses := allQuotasRefuse(hits, decisions)
+	quotaRefuses := !passes && allQuotasRefuse(hits, decisions)
 	for i := range hits {
 		h, d := &hits[i], &decisions[i]
 		switch {
@@ -73,7 +73,7 @@ func telling(hits []limiter.Hit, decisions []limiter.Decision, over bool) int {
 			if shadow < 0 || d.Remaining < decisions[shadow].Remaining {
 				shadow = i
 			}
-		case h.Quota && !d.Allowed && !(over && quotaRefuses):
+		case h.Quota && !d.Allowed && !quotaRefuses:
 		case best < 0 || stricter(d, &decisions[best]):
 			best = i
 		}
@@ -96,11 +96,13 @@ func allQuotasRefuse(hits []limiter.Hit, decisions []limiter.Decision) bool {
 // shadowMetadata names the rules that would have refused but for their shadow
 // mode, or the server's: dynamic metadata {"weir": {"shadow": ["RULE", …]}},
 // which Envoy's access log can show. It is nil when there are none.
-func (s *Service) shadowMetadata(p *rules.Plan, decisions []limiter.Decision) []byte {
+func (s *Service) shadowMetadata(p *rules.Plan, decisions []limiter.Decision, passes bool) []byte {
 	var names []any
 	var last *rules.Rule
 	for i := range p.Hits {
-		if decisions[i].Allowed || !p.Hits[i].Shadow && !s.opts.Shadow {
+		h := &p.Hits[i]
+		// A quota that another one made good for would not have refused.
+		if decisions[i].Allowed || !h.Shadow && (!s.opts.Shadow || passes || h.Quota && !allQuotasRefuse(p.Hits, decisions)) {
 			continue
 		}
 		name := "override"

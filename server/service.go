@@ -142,6 +142,9 @@ func (s *Service) decide(ctx context.Context, c *call) ([]limiter.Decision, bool
 	if len(hits) == 0 {
 		return nil, true, nil
 	}
+	if err := ctx.Err(); err != nil {
+		return nil, false, err // what nobody waits for is not charged
+	}
 	release := s.offerPatience(ctx, hits)
 	defer release()
 	decisions, err := s.opts.Store.Decide(ctx, hits)

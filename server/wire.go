@@ -177,8 +177,11 @@ func (o *override) read(w wire) error {
 		case f.isVarint(2):
 			o.unit = int32(f.varint)
 		case f.isBytes(3):
-			o.multiplied = true
 			n := uint64(0)
+			if o.multiplied { // said in two parts, which merge
+				n = uint64(o.multiplier)
+			}
+			o.multiplied = true
 			if err := readWrapped(f.body, &n); err != nil {
 				return err
 			}

@@ -127,21 +127,20 @@ func (r *reading) folder(path string) error {
 	return first
 }
 
+// item reads what may be rules. A link that leads nowhere is none, unless it is
+// named as if.
 func (r *reading) item(path string, item os.DirEntry) error {
 	isRules := filepath.Ext(path) == ".yaml" || filepath.Ext(path) == ".yml"
+	isFolder := item.IsDir()
 	if item.Type()&os.ModeSymlink != 0 {
 		info, err := os.Stat(path)
-		switch {
-		case err != nil && isRules:
+		if err != nil && isRules {
 			return err
-		case err != nil:
-			return nil
-		case info.IsDir():
-			return r.folder(path)
 		}
+		isFolder = err == nil && info.IsDir()
 	}
 	switch {
-	case item.IsDir():
+	case isFolder:
 		return r.folder(path)
 	case isRules:
 		return r.file(path)
