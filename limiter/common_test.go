@@ -195,6 +195,9 @@ func TestChargesOnAStateAheadKeepItsTime(t *testing.T) {
 }
 
 func TestTimesBefore1970AreItsBeginning(t *testing.T) {
+	play(t, fixed(4, time.Minute), []step{
+		{"-1000000h0m30s", cost(4), "pass left=0 reset=60s", "1911, and no half of a minute"},
+	})
 	forEach(t, time.Minute, func(t *testing.T, l limiter.Limit) {
 		play(t, l, []step{
 			{"-1000000h", cost(4), "pass left=0", "1911"},

@@ -153,6 +153,19 @@ func TestFullMemoryRefusesARequestAsAWhole(t *testing.T) {
 	b.want("pass left=3", on("old", l, 1), on("new", l, 1))
 }
 
+func TestARequestThatFailsGivesItsRoomBack(t *testing.T) {
+	b, l := newBounded(t, 1), fixed(5, time.Minute)
+	first, second := on("first", l, 1), on("second", l, 1)
+	second.OnFailure = limiter.FailError
+	if _, err := b.Decide(t.Context(), hits(first, second)); !errors.Is(err, limiter.ErrUnavailable) {
+		t.Errorf("two counters where one fits: %v", err)
+	}
+	if b.Len() != 0 {
+		t.Errorf("it holds %d counters", b.Len())
+	}
+	b.want("pass left=4", second)
+}
+
 // A look beside a hit must not take the only room.
 func TestOnlyHitsThatMayCountTakeRoom(t *testing.T) {
 	l := fixed(5, time.Minute)

@@ -63,11 +63,17 @@ func (w Window) String() string {
 	if w.Calendar == NoCalendar {
 		return w.Length.String()
 	}
-	zone := time.UTC
-	if w.Zone != nil {
-		zone = w.Zone
+	return w.Calendar.String() + " " + w.ZoneName()
+}
+
+// ZoneName is the IANA name of the zone that a calendar window follows.
+func (w Window) ZoneName() string { return w.zone().String() }
+
+func (w Window) zone() *time.Location {
+	if w.Zone == nil {
+		return time.UTC
 	}
-	return w.Calendar.String() + " " + zone.String()
+	return w.Zone
 }
 
 // unit is the window's unit of time, in which its states count: 1 µs up to an
@@ -100,10 +106,7 @@ func (w Window) bounds(now int64) (start, end, next int64) {
 		start = now - now%length
 		return start, start + length, start + 2*length
 	}
-	zone := time.UTC
-	if w.Zone != nil {
-		zone = w.Zone
-	}
+	zone := w.zone()
 	t := time.UnixMilli(now).In(zone)
 	y, m, d := t.Date()
 	switch w.Calendar {

@@ -39,12 +39,17 @@ type RuleDetails struct {
 	Modes    []string       `json:"modes,omitempty"` // such as exempt, unlimited, shadow_mode
 	Replaces []string       `json:"replaces,omitempty"`
 	Limits   []LimitDetails `json:"limits,omitempty"`
+
+	Exempt, Unlimited, Shadow, Quota bool `json:"-"` // the modes, to compute with
 }
 
 // LimitDetails is a limit and the counter of it that the descriptor meets.
 type LimitDetails struct {
-	Limit string      `json:"limit"` // such as "5 per 1m0s, fixed_window"
-	Key   limiter.Key `json:"key"`
+	Limit  string        `json:"limit"` // such as "5 per 1m0s, fixed_window"
+	Values limiter.Limit `json:"-"`     // the same, to compute with
+	Key    limiter.Key   `json:"key"`
+
+	Counter string `json:"counter,omitempty"` // what the store calls it, see NameCounters
 }
 
 // NearMiss is a rule that nearly matched.
@@ -78,6 +83,17 @@ func (s *Set) Explain(domain string, entries []Entry) *Explanation {
 		x.Verdict = fmt.Sprintf("rule %s matches", n.rule.Label())
 	}
 	x.NearMisses = nearMisses(d.rules, x.Rule != nil, entries)
+	return x
+}
+
+// NameCounters says what the store calls the counters of the rule's limits.
+func (x *Explanation) NameCounters(name func(limiter.Key) string) *Explanation {
+	if x.Rule != nil {
+		for i := range x.Rule.Limits {
+			l := &x.Rule.Limits[i]
+			l.Counter = name(l.Key)
+		}
+	}
 	return x
 }
 
@@ -122,7 +138,10 @@ func (e *edge) way() Way {
 }
 
 func (r *Rule) details(entries []Entry) *RuleDetails {
-	details := &RuleDetails{Name: r.Name, Path: r.Path, Place: r.Place, Replaces: r.Replaces}
+	details := &RuleDetails{
+		Name: r.Name, Path: r.Path, Place: r.Place, Replaces: r.Replaces,
+		Exempt: r.Exempt, Unlimited: r.Unlimited, Shadow: r.Shadow, Quota: r.Quota,
+	}
 	for _, mode := range []struct {
 		on   bool
 		name string
@@ -135,8 +154,9 @@ func (r *Rule) details(entries []Entry) *RuleDetails {
 	}
 	for i, limit := range r.Limits {
 		details.Limits = append(details.Limits, LimitDetails{
-			Limit: limitText(limit),
-			Key:   r.appendKey(nil, r.counters[i], entries),
+			Limit:  limitText(limit),
+			Values: limit,
+			Key:    r.appendKey(nil, r.counters[i], entries),
 		})
 	}
 	return details
@@ -180,6 +200,9 @@ func (x *Explanation) String() string {
 		}
 		for _, l := range r.Limits {
 			fmt.Fprintf(&text, "    limit %s\n", l.Limit)
+			if l.Counter != "" {
+				fmt.Fprintf(&text, "      counter %s\n", l.Counter)
+			}
 		}
 	}
 	for _, miss := range x.NearMisses {

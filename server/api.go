@@ -1,7 +1,6 @@
 package server
 
 import (
-	"cmp"
 	"context"
 	"google.golang.org/grpc/codes"
 	grpcstatus "google.golang.org/grpc/status"
@@ -73,22 +72,4 @@ func decisionOf(descriptor uint32, r *rules.Rule, h *limiter.Hit, d *limiter.Dec
 		out.Delay = durationpb.New(d.Delay)
 	}
 	return out
-}
-
-// Explain tells which rule matches a descriptor and why.
-func (a *api) Explain(_ context.Context, req *weirv1.ExplainRequest) (*weirv1.ExplainResponse, error) {
-	entries := entriesOf(req.Entries)
-	if err := validate(&rules.Request{Domain: req.Domain, Descriptors: []rules.Descriptor{{Entries: entries}}}); err != nil {
-		return nil, grpcstatus.Error(codes.InvalidArgument, err.Error())
-	}
-	if len(entries) == 0 {
-		return nil, grpcstatus.Error(codes.InvalidArgument, "there are no entries: send one at least")
-	}
-	set := a.service.opts.Rules.Current()
-	x := set.Explain(req.Domain, entries)
-	resp := &weirv1.ExplainResponse{Text: toValid(x.String()), Version: set.Version()}
-	if x.Rule != nil {
-		resp.Rule, resp.Place = toValid(cmp.Or(x.Rule.Name, x.Rule.Path)), toValid(x.Rule.Place)
-	}
-	return resp, nil
 }

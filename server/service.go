@@ -34,6 +34,8 @@ type Options struct {
 	Shadow  bool         // the whole server in shadow: never refuses, never holds
 	MaxHeld int          // requests held at once at most; 0: DefaultMaxHeld; below 0: none
 	Logger  *slog.Logger // nil: slog.Default
+
+	CounterName func(limiter.Key) string // what the store calls a counter, for Explain; nil: not told
 }
 
 // DefaultMaxHeld is how many requests wait for their turn at once at most.

@@ -10,6 +10,8 @@ import (
 	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"weir/rules"
 )
 
 func decoded(t testing.TB, m proto.Message) *call {
@@ -45,9 +47,6 @@ func TestARequestIsReadAsTheOfficialDecoderReadsIt(t *testing.T) {
 		t.Fatal(c.fault)
 	}
 	checkAgainst(t, sampleRequest(), c)
-	if c.request.Descriptors[1].Override == nil {
-		t.Error("the descriptor's own limit is lost")
-	}
 }
 
 // checkAgainst holds a decoded call against the official message.
@@ -64,6 +63,16 @@ func checkAgainst(t testing.TB, want *rls.RateLimitRequest, c *call) {
 		}
 		if (got.Override != nil) != (d.Limit != nil) || len(got.Entries) != len(d.Entries) {
 			t.Fatalf("descriptor %d: got %+v, want %v", i, got, d)
+		}
+		if l := d.Limit; l != nil {
+			times := uint32(1)
+			if l.UnitMultiplier != nil {
+				times = l.UnitMultiplier.Value
+			}
+			want, err := rules.NewOverride(l.RequestsPerUnit, l.Unit.String(), times)
+			if err != nil || got.Override.Limit() != want.Limit() {
+				t.Errorf("descriptor %d: the limit of its own is %+v, want %v (%v)", i, got.Override.Limit(), l, err)
+			}
 		}
 		for j, e := range d.Entries {
 			if got.Entries[j].Key != e.Key || got.Entries[j].Value != e.Value {
@@ -113,6 +122,10 @@ func FuzzDecode(f *testing.F) {
 	f.Add([]byte{0x0a, 0x01, 0xff})             // a domain that is not UTF-8
 	f.Add([]byte{0x12, 0x80, 0x80, 0x80, 0x01}) // a length past the end
 	f.Add([]byte{0x0b, 0x0c, 0x0a, 0x01, 'd'})  // an unknown group
+	// A limit of its own in two parts, of which the second has an empty multiplier.
+	f.Add([]byte("\x0a\x01d\x12\x13\x0a\x03\x0a\x01a\x12\x08\x08\x05\x10\x01\x1a\x02\x08\x07\x12\x02\x1a\x00"))
+	f.Add([]byte("\x0a\x01d\x12\x05\x0a\x03\x0a\x01a\x18\x96\x80\x80\x80\x80\x01"))     // hits past 32 bits
+	f.Add([]byte("\x0a\x01d\x12\x0b\x0a\x03\x0a\x01a\x1a\x02\x08\x07\x20\x01\x0d1234")) // a refund, and fields of other kinds
 	f.Fuzz(func(t *testing.T, b []byte) {
 		c := new(call)
 		c.decode(mem.BufferSlice{mem.SliceBuffer(b)})

@@ -12,11 +12,13 @@ import (
 	grpcstatus "google.golang.org/grpc/status"
 
 	weirv1 "weir/api/weir/v1"
+	"weir/limiter"
+	"weir/limiter/redis"
 	"weir/rules"
 )
 
 func newExplain() *cobra.Command {
-	var addr string
+	var addr, keyPrefix string
 	var paths []string
 	cmd := &cobra.Command{
 		Use:   "explain DOMAIN key=value…",
@@ -36,7 +38,7 @@ rules that a running server has in force, or by files (--rules). Nothing is char
 			}
 			var text string
 			if len(paths) > 0 {
-				text, err = explainFiles(paths, args[0], descriptors[0])
+				text, err = explainFiles(paths, keyPrefix, args[0], descriptors[0])
 			} else {
 				text, err = explainRemote(cmd.Context(), addr, args[0], descriptors[0])
 			}
@@ -49,15 +51,17 @@ rules that a running server has in force, or by files (--rules). Nothing is char
 	}
 	cmd.Flags().StringVar(&addr, "addr", defaultAddr, "the server's gRPC address: host:port or unix:PATH")
 	cmd.Flags().StringArrayVar(&paths, "rules", nil, "explain by this rule file or folder instead of asking a server (repeatable)")
+	cmd.Flags().StringVar(&keyPrefix, "key-prefix", redis.DefaultKeyPrefix, "with --rules: the key prefix of the servers, for the counters' names")
 	return cmd
 }
 
-func explainFiles(paths []string, domain string, entries []rules.Entry) (string, error) {
+func explainFiles(paths []string, keyPrefix, domain string, entries []rules.Entry) (string, error) {
 	set, err := compileFiles(paths)
 	if err != nil {
 		return "", err
 	}
-	return set.Explain(domain, entries).String(), nil
+	inRedis := func(k limiter.Key) string { return redis.KeyName(keyPrefix, k) }
+	return set.Explain(domain, entries).NameCounters(inRedis).String(), nil
 }
 
 func explainRemote(ctx context.Context, addr, domain string, entries []rules.Entry) (string, error) {

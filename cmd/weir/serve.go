@@ -19,6 +19,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
+	"weir/limiter"
 	"weir/limiter/redis"
 	"weir/rules"
 	"weir/rules/file"
@@ -75,6 +76,7 @@ func serve(ctx context.Context, c *serveConfig, stdout, stderr io.Writer) error 
 
 	service := server.NewService(server.Options{
 		Rules: live, Store: store, Headers: c.headerStyle(), Shadow: c.shadow, MaxHeld: orNone(c.maxHeld), Logger: log,
+		CounterName: func(k limiter.Key) string { return redis.KeyName(c.keyPrefix, k) },
 	})
 	grpcListener, err := listen(c.grpcAddr)
 	if err != nil {

@@ -36,5 +36,5 @@ local function turn(s, p, ahead) return drain_time(s.u + ahead * p.w, p) end
 
 local function save(key, s, p, now)
   if s.u == 0 then return redis.call('DEL', key) end
-  redis.call('SET', key, struct.pack('<I7I7', s.u, s.now), 'PX', ttl(s.now + drain_time(s.u, p) - now, p))
+  redis.call('PSETEX', key, ttl(s.now + drain_time(s.u, p) - now, p), struct.pack('<I7I7', s.u, s.now))
 end

@@ -57,5 +57,5 @@ end
 
 local function save(key, s, p, now)
   if s.cur == 0 and s.prev == 0 then return redis.call('DEL', key) end
-  redis.call('SET', key, struct.pack('<I6I5I5', s.n, s.cur, s.prev), 'PX', ttl((s.n + 2) * p.w - now, p))
+  redis.call('PSETEX', key, ttl((s.n + 2) * p.w - now, p), struct.pack('<I6I5I5', s.n, s.cur, s.prev))
 end

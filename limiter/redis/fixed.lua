@@ -61,5 +61,5 @@ end
 
 local function save(key, s, p, now)
   if s.count == 0 then return redis.call('DEL', key) end
-  redis.call('SET', key, s.tag * SHIFT + s.count, 'PX', ttl(s.stop - now, p))
+  redis.call('PSETEX', key, ttl(s.stop - now, p), s.tag * SHIFT + s.count)
 end

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -19,6 +20,7 @@ type pipe struct {
 	client  redis.UniversalClient
 	batches *redis.AutoPipeliner
 	timeout time.Duration
+	alarm   atomic.Pointer[alarm]
 }
 
 // autoPipeliner is what the clients for one Redis and for a cluster share beyond
@@ -38,7 +40,7 @@ func newPipe(client redis.UniversalClient, timeout time.Duration) (*pipe, error)
 	if err != nil {
 		return nil, fmt.Errorf("preparing pipelines to Redis: %w", err)
 	}
-	return &pipe{client, batches, timeout}, nil
+	return &pipe{client: client, batches: batches, timeout: timeout}, nil
 }
 
 // errTimeout is a Redis that did not answer in time.
@@ -68,16 +70,49 @@ func (p *pipe) evalOnce(ctx context.Context, s *script, keys []string, args []an
 	words = append(words, args...)
 	cmd := redis.NewIntSliceCmd(ctx, words...)
 	cmd.SetFirstKeyPos(3)
-	waiting, cancel := context.WithTimeoutCause(ctx, p.timeout, errTimeout)
-	defer cancel()
+	waiting := p.patience(ctx)
 	err := p.batches.Submit(ctx, cmd).WaitContext(waiting)
-	switch {
-	case err != nil && waiting.Err() != nil && errors.Is(err, waiting.Err()):
-		return nil, context.Cause(waiting)
-	case err != nil:
+	if err != nil {
 		return nil, err
 	}
 	return cmd.Val(), nil
+}
+
+// patience is the context that ends a wait: the caller's, if its deadline comes
+// before the store's timeout, else an alarm. A caller that leaves earlier is
+// noticed at the alarm.
+func (p *pipe) patience(ctx context.Context) context.Context {
+	now := time.Now()
+	if deadline, ok := ctx.Deadline(); ok && deadline.Sub(now) <= p.timeout {
+		return ctx
+	}
+	slack := p.timeout / 10
+	a := p.alarm.Load()
+	if a == nil || now.Sub(a.set) > slack {
+		a = &alarm{Context: context.Background(), set: now, rung: make(chan struct{})}
+		time.AfterFunc(p.timeout+slack, func() { close(a.rung) })
+		p.alarm.Store(a) // of two at once, one is used less
+	}
+	return a
+}
+
+// alarm is a context that many waits share, which costs less than a timer for
+// each: it ends them at the timeout, or up to a tenth of it later.
+type alarm struct {
+	context.Context
+	set  time.Time
+	rung chan struct{}
+}
+
+func (a *alarm) Done() <-chan struct{} { return a.rung }
+
+func (a *alarm) Err() error {
+	select {
+	case <-a.rung:
+		return errTimeout
+	default:
+		return nil
+	}
 }
 
 // load gives Redis the script, on a cluster every master.

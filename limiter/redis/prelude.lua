@@ -8,9 +8,10 @@
 -- Reply: whole numbers. {-1} if no given calendar window has the time in it:
 --   nothing is charged. Else how many counters were dropped for being too far
 --   ahead of the clock and how many were foreign or had no time to live and were
---   healed; then for each hit: 1 if it passes alone, used (in cost), and reset,
---   retry and delay in the unit of the limit's window. Retry 0 of a refusal:
---   waiting cannot help.
+--   healed; then for each hit three numbers, or four: 1 if it passes alone, plus 2
+--   if there is a fourth; used (in cost); the time until reset; and the delay of a
+--   pass, or the time after which a refused hit passes. Times are in the unit of
+--   the limit's window. A refusal without that time: waiting cannot help.
 local dropped, healed, outside, turn = 0, 0, false, nil
 local micros = ARGV[2] and tonumber(ARGV[2])
 if not micros then
@@ -21,23 +22,20 @@ end
 -- Kinds of hits.
 local SHADOW, QUOTA, REFUND = 1, 2, 3
 
--- read reads the hit that begins at a byte of ARGV[1].
+-- read reads the hit that begins at a byte of ARGV[1]. A table made with all its
+-- fields at once is cheaper than one that grows.
 local function read(at)
-  local p = {}
-  p.algorithm, p.kind, p.denied, p.unit, p.slot, p.cost, p.capacity, p.limit, p.w, p.most, p.patience, p.after =
+  local algorithm, kind, denied, unit, slot, cost, capacity, limit, w, most, patience, after =
     struct.unpack('<BBBBI4I5I6I4I5I7I7', ARGV[1], at)
-  p.leaky = p.algorithm == 2
-  if p.unit == 2 then
-    p.calendar = true
-    p.first, p.second, p.third, p.after = struct.unpack('<I6I6I6', ARGV[1], p.after)
+  local p = {
+    kind = kind, denied = denied == 1, unit = unit, slot = slot, cost = cost, capacity = capacity, limit = limit,
+    w = w, most = most, patience = patience, leaky = algorithm == 2, calendar = unit == 2, after = after,
+    algorithm = algorithm, now = unit == 0 and micros or math.floor(micros / 1000), allowed = false, delay = 0, ahead = 0, f = false, s = false,
+  }
+  if unit == 2 then
+    p.first, p.second, p.third, p.after = struct.unpack('<I6I6I6', ARGV[1], after)
   end
   return p
-end
-
--- clock is now in the unit of the hit's window.
-local function clock(p)
-  if p.unit == 0 then return micros end
-  return math.floor(micros / 1000)
 end
 
 -- ttl is a time in the unit of the hit's window as a time to live in ms. With a
@@ -52,4 +50,13 @@ local function heal(key, s)
   redis.call('DEL', key)
   healed = healed + 1
   return s
+end
+
+-- append adds a hit to the reply. Each number in it costs.
+local function append(reply, allowed, used, reset, wait)
+  local n = #reply
+  reply[n + 1], reply[n + 2], reply[n + 3] = allowed and 1 or 0, used, reset
+  if wait > 0 then
+    reply[n + 1], reply[n + 4] = reply[n + 1] + 2, wait
+  end
 end

@@ -5,6 +5,7 @@ import (
 	_ "embed"
 	"encoding/binary"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"time"
 
@@ -137,32 +138,50 @@ func appendInt(b []byte, n uint64, bytes int) []byte {
 	return append(b, all[:bytes]...)
 }
 
-// replyPerHit is how many numbers the scripts answer for each hit.
-const replyPerHit = 5
+// answer is what a script said.
+type answer struct {
+	decisions       []limiter.Decision
+	dropped, healed int64
+	outside         bool // no calendar window that was sent has Redis's time in it: nothing was charged
+}
 
-// decode turns a script's reply into decisions, one for each hit. ok is false if
-// no calendar window that was sent has Redis's time in it: nothing was charged.
-func decode(reply []int64, hits []limiter.Hit) (decisions []limiter.Decision, dropped, healed int64, ok bool, err error) {
+var errReply = errors.New("a script's answer has another shape than its hits; does another version of Weir share this Redis under this key prefix?")
+
+// decode reads a script's reply, as prelude.lua says.
+func decode(reply []int64, hits []limiter.Hit) (a answer, err error) {
 	if len(reply) == 1 && reply[0] == -1 {
-		return nil, 0, 0, false, nil
+		return answer{outside: true}, nil
 	}
-	if len(reply) != 2+replyPerHit*len(hits) {
-		return nil, 0, 0, false, fmt.Errorf("a script answered %d numbers for %d hits, not %d", len(reply), len(hits), 2+replyPerHit*len(hits))
+	if len(reply) < 2 {
+		return a, errReply
 	}
-	decisions = make([]limiter.Decision, len(hits))
+	a.dropped, a.healed, reply = reply[0], reply[1], reply[2:]
+	a.decisions = make([]limiter.Decision, len(hits))
 	for i := range hits {
-		l := &hits[i].Limit
-		v := reply[2+replyPerHit*i:]
-		d := &decisions[i]
-		d.Allowed = v[0] == 1
-		if l.Requests == 0 {
+		if len(reply) < 3 || reply[0]&2 != 0 && len(reply) < 4 {
+			return a, errReply
+		}
+		h, d := &hits[i], &a.decisions[i]
+		l := &h.Limit
+		d.Allowed = reply[0]&1 != 0
+		if l.Requests > 0 {
+			d.Remaining = uint64(max(0, l.Numbers().Capacity-reply[1]))
+			d.ResetAfter = l.Duration(reply[2])
+		}
+		if reply[0]&2 == 0 {
+			reply = reply[3:]
 			continue
 		}
-		d.Remaining = uint64(max(0, l.Numbers().Capacity-v[1]))
-		d.ResetAfter, d.RetryAfter = l.Duration(v[2]), l.Duration(v[3])
-		if !hits[i].Shadow {
-			d.Delay = l.Duration(v[4])
+		switch wait := l.Duration(reply[3]); {
+		case !d.Allowed:
+			d.RetryAfter = wait
+		case !h.Shadow:
+			d.Delay = wait
 		}
+		reply = reply[4:]
 	}
-	return decisions, reply[0], reply[1], true, nil
+	if len(reply) > 0 {
+		return a, errReply
+	}
+	return a, nil
 }

@@ -1,10 +1,10 @@
 -- The script of a request with one hit: what multi.lua does, without its tables.
 local p = read(1)
-local now = clock(p)
+local now = p.now
 local s = load(KEYS[1], p, now)
 if outside then return {-1} end
 
-local allowed, delay, retry = true, 0, 0
+local allowed, wait_for = true, 0
 if p.kind == REFUND then
   if p.cost > 0 and not p.leaky and used(s, p) > 0 then -- a leaky bucket has promised its places
     refund(s, p, p.cost)
@@ -12,10 +12,10 @@ if p.kind == REFUND then
   end
 else
   allowed = used(s, p) + p.cost <= p.capacity
-  local counts = allowed or p.denied == 1
-  if allowed and p.leaky and p.cost > 0 then
-    delay = turn(s, p, 0)
-    allowed = delay <= p.patience
+  local counts, holds = allowed or p.denied, p.leaky and p.cost > 0
+  if allowed and holds then
+    wait_for = turn(s, p, 0)
+    allowed = wait_for <= p.patience
     counts = allowed
   end
   if counts and p.cost > 0 then
@@ -26,11 +26,13 @@ else
     healed = healed + 1
   end
   if not allowed then
-    delay = 0
+    wait_for = 0
     if p.cost <= p.capacity then
-      retry = wait(s, p, p.cost)
-      if p.leaky and p.cost > 0 then retry = math.max(retry, turn(s, p, 0) - p.patience) end
+      wait_for = wait(s, p, p.cost)
+      if holds then wait_for = math.max(wait_for, turn(s, p, 0) - p.patience) end
     end
   end
 end
-return {dropped, healed, allowed and 1 or 0, used(s, p), reset(s, p), retry, delay}
+local reply = {dropped, healed}
+append(reply, allowed, used(s, p), reset(s, p), wait_for)
+return reply

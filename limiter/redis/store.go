@@ -187,13 +187,13 @@ func (s *Store) ask(ctx context.Context, r *request, hits []limiter.Hit) ([]limi
 		if err != nil {
 			return nil, err
 		}
-		decisions, dropped, healed, ok, err := decode(reply, hits)
+		a, err := decode(reply, hits)
 		if err != nil {
 			return nil, err
 		}
-		if ok {
-			s.report(dropped, healed)
-			return decisions, nil
+		if !a.outside {
+			s.report(a.dropped, a.healed)
+			return a.decisions, nil
 		}
 	}
 	return nil, errors.New("no calendar window has Redis's time in it: its clock and this one's differ by a window or more; set them right")
