@@ -74,13 +74,14 @@ func (l *Limit) ticks(now time.Time) int64 {
 }
 
 // duration turns units of the limit's window into a time; past 292 years it is
-// the longest one.
+// the longest one. It is never negative: an instant that a zone's clock shows
+// twice may lie past its window's end.
 func (l *Limit) duration(units int64) time.Duration {
 	unit := int64(l.Window.unit())
 	if units > math.MaxInt64/unit {
 		return math.MaxInt64
 	}
-	return time.Duration(units * unit)
+	return time.Duration(max(0, units) * unit)
 }
 
 // cost is the hit's, saturated.

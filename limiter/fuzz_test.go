@@ -26,7 +26,7 @@ func FuzzNeverMoreThanTheDefinitionAllows(f *testing.F) {
 			if !passes || h.Cost == 0 {
 				continue
 			}
-			at := w.clock.Now().UnixNano() / int64(unit)
+			at := ticks(w.clock.Now(), unit)
 			admitted = append(admitted, admission{at, at + int64(d[0].Delay/unit), int64(h.Cost)})
 			if why := exceeds(l, int64(l.Window.Length/unit), admitted); why != "" {
 				t.Fatalf("%+v: %s: %v", l, why, admitted)

@@ -111,7 +111,8 @@ type Hit struct {
 	OnFailure FailurePolicy
 }
 
-// MaxCost is the largest cost that is told apart: no limit lets it pass.
+// MaxCost is the largest cost that is told apart: more counts as this. Only a
+// burst or a queue above MaxRequests lets it pass.
 const MaxCost = 1 << 32
 
 // NoDeadline is the MaxDelay of a caller that waits for ever.

@@ -44,7 +44,7 @@ func ask(o oracle, h limiter.Hit, now time.Time) (limiter.Decision, oracle) {
 	if l.Window.Length > time.Hour {
 		unit = int64(time.Millisecond)
 	}
-	w, t := int64(l.Window.Length)/unit, now.UnixNano()/unit
+	w, t := int64(l.Window.Length)/unit, ticks(now, time.Duration(unit))
 	capacity, cost := capacityOf(l), int64(min(h.Cost, 1<<32))
 	if o.empty() || o.own(t, w)-t > w {
 		o = newOracle(l.Algorithm) // farther ahead it is dropped
@@ -94,6 +94,14 @@ func capacityOf(l *limiter.Limit) int64 {
 		return int64(l.Queue) + 1
 	}
 	return int64(l.Requests)
+}
+
+// ticks are the whole units since 1970.
+func ticks(now time.Time, unit time.Duration) int64 {
+	if unit == time.Millisecond {
+		return now.UnixMilli()
+	}
+	return now.UnixMicro()
 }
 
 // longest is the time of so many units, or the longest there is, 292 years.

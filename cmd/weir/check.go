@@ -20,14 +20,15 @@ printed as file:line:col, all at once, and the exit code is 1. Warnings name wha
 is sound but hardly meant.`,
 		Args: atLeast(1, "a rule file or a folder of them"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			set, err := compileFiles(args)
+			files, unread := readFiles(args)
+			set, err := compile(files)
 			if faults := (rules.Faults)(nil); errors.As(err, &faults) {
 				for _, f := range faults {
 					fmt.Fprintln(cmd.OutOrStdout(), f)
 				}
-				return fmt.Errorf("%d faults in the rules", len(faults))
+				err = fmt.Errorf("%s in the rules", count(len(faults), "fault"))
 			}
-			if err != nil {
+			if err := errors.Join(unread, err); err != nil {
 				return err
 			}
 			for _, w := range set.Warnings() {
@@ -42,14 +43,29 @@ is sound but hardly meant.`,
 
 // compileFiles makes one rule set of files and folders.
 func compileFiles(paths []string) (*rules.Set, error) {
+	files, err := readFiles(paths)
+	if err != nil {
+		return nil, err
+	}
+	return compile(files)
+}
+
+// readFiles reads files and folders. The error is of those that it could not
+// read, each on a line.
+func readFiles(paths []string) (map[string][]byte, error) {
 	files := map[string][]byte{}
+	var unread []error
 	for _, p := range paths {
 		read, err := file.Read(p)
 		if err != nil {
-			return nil, err
+			unread = append(unread, err)
 		}
 		maps.Copy(files, read)
 	}
+	return files, errors.Join(unread...)
+}
+
+func compile(files map[string][]byte) (*rules.Set, error) {
 	return rules.Compile(rules.ParseSnapshot(files).Documents...)
 }
 

@@ -1,8 +1,10 @@
 package main
 
 import (
+	"cmp"
 	"io"
 	"log/slog"
+	"net"
 	"strings"
 	"time"
 
@@ -83,9 +85,15 @@ func (c *serveConfig) complete() error {
 		c.charge.value, c.countDenied = "each", true
 	}
 	for _, r := range c.rules {
+		if r == "" {
+			return usagef("--rules is empty; give a file or a folder")
+		}
 		if scheme, _, ok := strings.Cut(r, "://"); ok {
 			return usagef("--rules %s: a %s source is not supported; give a file or a folder", r, scheme)
 		}
+	}
+	if err := cmp.Or(checkAddr("--grpc-addr", c.grpcAddr), checkAddr("--http-addr", c.httpAddr)); err != nil {
+		return err
 	}
 	switch {
 	case c.memoryMaxCounters < 1:
@@ -104,6 +112,20 @@ func (c *serveConfig) complete() error {
 		return usagef("--max-held %d: it is 0 at least", c.maxHeld)
 	}
 	return nil
+}
+
+// checkAddr says what is wrong with an address, of which host and port are looked
+// up only when it is used.
+func checkAddr(flag, addr string) error {
+	if path, ok := strings.CutPrefix(addr, "unix:"); ok && path != "" {
+		return nil
+	}
+	if _, port, err := net.SplitHostPort(addr); err == nil && port != "" {
+		if _, err := net.LookupPort("tcp", port); err == nil {
+			return nil
+		}
+	}
+	return usagef("%s %q: it is host:port or unix:PATH", flag, addr)
 }
 
 // failurePolicy and headerStyle cannot fail: the flags took only their names.

@@ -11,6 +11,7 @@ import (
 	rls "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"github.com/spf13/cobra"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/credentials/insecure"
 	grpcstatus "google.golang.org/grpc/status"
 
@@ -45,6 +46,9 @@ alone begins another one. The request is charged like any other.`,
 			if c.times < 1 {
 				return usagef("--times %d: it is 1 at least", c.times)
 			}
+			if c.timeout <= 0 {
+				return usagef("--timeout %v: it is over 0", c.timeout)
+			}
 			return decide(cmd.Context(), cmd.OutOrStdout(), c, requestOf(args[0], descriptors, c.hits))
 		},
 	}
@@ -71,6 +75,11 @@ func parseDescriptors(words []string) ([][]rules.Entry, error) {
 		last := len(descriptors) - 1
 		descriptors[last] = append(descriptors[last], rules.Entry{Key: key, Value: value})
 	}
+	for _, entries := range descriptors {
+		if len(entries) == 0 {
+			return nil, usagef("an empty descriptor: a comma stands between key=value words")
+		}
+	}
 	return descriptors, nil
 }
 
@@ -87,22 +96,43 @@ func requestOf(domain string, descriptors [][]rules.Entry, hits uint32) *rls.Rat
 }
 
 func decide(ctx context.Context, w io.Writer, c decideConfig, req *rls.RateLimitRequest) error {
-	conn, err := grpc.NewClient(c.addr, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	conn, err := connect(c.addr)
 	if err != nil {
-		return usagef("--addr %s: %w", c.addr, err)
+		return err
 	}
 	defer conn.Close()
 	client := rls.NewRateLimitServiceClient(conn)
 	for range c.times {
 		resp, err := askOnce(ctx, client, c.timeout, req)
 		if err != nil {
-			return fmt.Errorf("asking %s: %s: %s", c.addr, grpcstatus.Code(err), grpcstatus.Convert(err).Message())
+			return askFailed(conn, c.addr, err)
 		}
 		if _, err := io.WriteString(w, describeAnswer(req, resp)); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// connect returns a connection that is dialled when it is first used.
+func connect(addr string) (*grpc.ClientConn, error) {
+	if err := checkAddr("--addr", addr); err != nil {
+		return nil, err
+	}
+	conn, err := grpc.NewClient(addr, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		return nil, usagef("--addr %s: %w", addr, err)
+	}
+	return conn, nil
+}
+
+// askFailed tells of a call that failed, and what to do if nobody was there.
+func askFailed(conn *grpc.ClientConn, addr string, err error) error {
+	st := grpcstatus.Convert(err)
+	if conn.GetState() != connectivity.Ready {
+		return fmt.Errorf("asking %s: %s; start `weir serve`, or say where it runs with --addr", addr, st.Message())
+	}
+	return fmt.Errorf("asking %s: %s: %s", addr, st.Code(), st.Message())
 }
 
 func askOnce(ctx context.Context, client rls.RateLimitServiceClient, timeout time.Duration, req *rls.RateLimitRequest) (*rls.RateLimitResponse, error) {

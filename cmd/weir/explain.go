@@ -2,14 +2,10 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"time"
 
 	"github.com/spf13/cobra"
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
-	grpcstatus "google.golang.org/grpc/status"
 
 	weirv1 "weir/api/weir/v1"
 	"weir/limiter"
@@ -65,9 +61,9 @@ func explainFiles(paths []string, keyPrefix, domain string, entries []rules.Entr
 }
 
 func explainRemote(ctx context.Context, addr, domain string, entries []rules.Entry) (string, error) {
-	conn, err := grpc.NewClient(addr, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	conn, err := connect(addr)
 	if err != nil {
-		return "", usagef("--addr %s: %w", addr, err)
+		return "", err
 	}
 	defer conn.Close()
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
@@ -78,7 +74,7 @@ func explainRemote(ctx context.Context, addr, domain string, entries []rules.Ent
 	}
 	resp, err := weirv1.NewWeirServiceClient(conn).Explain(ctx, req)
 	if err != nil {
-		return "", fmt.Errorf("asking %s: %s: %s", addr, grpcstatus.Code(err), grpcstatus.Convert(err).Message())
+		return "", askFailed(conn, addr, err)
 	}
 	return resp.Text, nil
 }

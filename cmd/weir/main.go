@@ -82,8 +82,25 @@ flag wins). Exit codes: 0 done, 1 it failed, 2 wrong use.`,
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	root.CompletionOptions.DisableDefaultCmd = true
+	root.SetHelpCommand(newHelp())
 	root.AddCommand(newServe(), newCheck(), newDecide(), newExplain(), newVersion())
 	return root
+}
+
+// newHelp is cobra's, but that an unknown command is a wrong use.
+func newHelp() *cobra.Command {
+	return &cobra.Command{
+		Use:   "help [command]",
+		Short: "print help for a command",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			of, rest, err := cmd.Root().Find(args)
+			if err != nil || len(rest) > 0 {
+				return usagef("unknown command %q", strings.Join(args, " "))
+			}
+			of.InitDefaultHelpFlag()
+			return of.Help()
+		},
+	}
 }
 
 // fromEnvironment sets flags that were not given from WEIR_FLAG_NAME.

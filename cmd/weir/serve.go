@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	_ "embed"
 	"errors"
@@ -14,10 +15,12 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
+	"google.golang.org/grpc"
 
 	"weir/limiter"
 	"weir/limiter/redis"
@@ -80,12 +83,12 @@ func serve(ctx context.Context, c *serveConfig, stdout, stderr io.Writer) error 
 	})
 	grpcListener, err := listen(c.grpcAddr)
 	if err != nil {
-		return fmt.Errorf("serving gRPC: %w", err)
+		return fmt.Errorf("serving gRPC (--grpc-addr): %w", err)
 	}
 	defer grpcListener.Close()
 	httpListener, err := listen(c.httpAddr)
 	if err != nil {
-		return fmt.Errorf("serving HTTP: %w", err)
+		return fmt.Errorf("serving HTTP (--http-addr): %w", err)
 	}
 	defer httpListener.Close()
 
@@ -96,7 +99,12 @@ func serve(ctx context.Context, c *serveConfig, stdout, stderr io.Writer) error 
 		ReadHeaderTimeout: 10 * time.Second,
 		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelWarn),
 	}
-	background.Go(func() error { return grpcServer.Serve(grpcListener) })
+	background.Go(func() error {
+		if err := grpcServer.Serve(grpcListener); !errors.Is(err, grpc.ErrServerStopped) { // before it began
+			return err
+		}
+		return nil
+	})
 	background.Go(func() error {
 		if err := httpServer.Serve(httpListener); !errors.Is(err, http.ErrServerClosed) {
 			return err
@@ -104,7 +112,7 @@ func serve(ctx context.Context, c *serveConfig, stdout, stderr io.Writer) error 
 		return nil
 	})
 	grpcServer.SetServing(true)
-	announce(stdout, c, live)
+	announce(stdout, c, live, boundAddr(c.grpcAddr, grpcListener), boundAddr(c.httpAddr, httpListener))
 
 	<-ctx.Done()
 	log.Info("stopping", "drain_delay", c.drainDelay)
@@ -157,7 +165,8 @@ func startSources(ctx context.Context, background *errgroup.Group, c *serveConfi
 		return live.Apply(sampleName, rules.ParseSnapshot(map[string][]byte{sampleName: sample}))
 	}
 	var loaded sync.WaitGroup
-	for _, path := range c.rules {
+	failed := make([]error, len(c.rules)) // each reads once, whatever becomes of the others
+	for i, path := range c.rules {
 		loaded.Add(1)
 		var once sync.Once
 		src := file.New(path, file.Options{ReloadInterval: c.reloadInterval, Logger: log})
@@ -169,10 +178,8 @@ func startSources(ctx context.Context, background *errgroup.Group, c *serveConfi
 				}
 				return err
 			})
-			if err != nil {
-				return fmt.Errorf("loading rules from %s: %w", path, err)
-			}
-			return nil
+			failed[i] = err
+			return err
 		})
 	}
 	all := make(chan struct{})
@@ -181,7 +188,8 @@ func startSources(ctx context.Context, background *errgroup.Group, c *serveConfi
 	case <-all:
 		return nil
 	case <-ctx.Done():
-		return background.Wait()
+		err := background.Wait()
+		return cmp.Or(errors.Join(failed...), err)
 	}
 }
 
@@ -192,11 +200,12 @@ func listen(addr string) (net.Listener, error) {
 	if !ok {
 		return net.Listen("tcp", addr)
 	}
-	if conn, err := net.Dial("unix", path); err == nil {
+	conn, err := net.Dial("unix", path)
+	if err == nil {
 		conn.Close()
 		return nil, fmt.Errorf("%s: another process listens there", addr)
 	}
-	if info, err := os.Stat(path); err == nil && info.Mode()&os.ModeSocket != 0 {
+	if info, e := os.Stat(path); errors.Is(err, syscall.ECONNREFUSED) && e == nil && info.Mode()&os.ModeSocket != 0 {
 		if err := os.Remove(path); err != nil {
 			return nil, fmt.Errorf("removing a stale socket: %w", err)
 		}
@@ -204,20 +213,28 @@ func listen(addr string) (net.Listener, error) {
 	return net.Listen("unix", path)
 }
 
+// boundAddr is the address as given, or the port that the system chose for 0.
+func boundAddr(addr string, l net.Listener) string {
+	if _, port, err := net.SplitHostPort(addr); err == nil && port == "0" && l.Addr().Network() == "tcp" {
+		return l.Addr().String()
+	}
+	return addr
+}
+
 // announce says what is served and what to try.
-func announce(w io.Writer, c *serveConfig, live *rules.Live) {
+func announce(w io.Writer, c *serveConfig, live *rules.Live, grpcAddr, httpAddr string) {
 	domains, n := live.Current().Size()
 	from := sampleName
 	if len(c.rules) > 0 {
 		from = strings.Join(c.rules, ", ")
 	}
 	fmt.Fprintf(w, "weir %s serves %s in %s from %s, counters in %s\n", versionText(), count(n, "rule"), count(domains, "domain"), from, redis.Redact(c.store))
-	fmt.Fprintf(w, "  gRPC %s  (envoy.service.ratelimit.v3.RateLimitService, weir.v1, health)\n", c.grpcAddr)
-	fmt.Fprintf(w, "  HTTP %s  (/healthz /readyz /rules /json)\n", c.httpAddr)
+	fmt.Fprintf(w, "  gRPC %s  (envoy.service.ratelimit.v3.RateLimitService, weir.v1, health)\n", grpcAddr)
+	fmt.Fprintf(w, "  HTTP %s  (/healthz /readyz /rules /json)\n", httpAddr)
 	if len(c.rules) == 0 {
 		addr := ""
-		if c.grpcAddr != defaultAddr {
-			addr = " --addr " + c.grpcAddr
+		if grpcAddr != defaultAddr {
+			addr = " --addr " + grpcAddr
 		}
 		fmt.Fprintf(w, "try: %s decide default endpoint=/api/posts user=alice --times 3%s\n", os.Args[0], addr)
 	}

@@ -59,3 +59,14 @@ local function save(key, s, p, now)
   if s.cur == 0 and s.prev == 0 then return redis.call('DEL', key) end
   redis.call('PSETEX', key, ttl((s.n + 2) * p.w - now, p), struct.pack('<I6I5I5', s.n, s.cur, s.prev))
 end
+
+-- A receipt names the window that was charged.
+local function receipt(s) return s.n end
+
+local function give_back(s, p, cost, to)
+  if s.n == to then
+    s.cur = s.cur - math.min(cost, s.cur)
+  elseif s.n == to + 1 then
+    s.prev = s.prev - math.min(cost, s.prev)
+  end
+end

@@ -97,10 +97,6 @@ func (c *denyCache) remember(hits []limiter.Hit, decisions []limiter.Decision, k
 	}
 	for i := range hits {
 		h, d := &hits[i], &decisions[i]
-		if h.Refund {
-			c.forget(keys[i])
-			continue
-		}
 		if d.Allowed || !cacheable(h) || h.Limit.Algorithm == limiter.LeakyBucket && h.MaxDelay < limiter.NoDeadline {
 			continue // a leaky bucket may have refused for the deadline's sake
 		}

@@ -63,3 +63,10 @@ local function save(key, s, p, now)
   if s.count == 0 then return redis.call('DEL', key) end
   redis.call('PSETEX', key, ttl(s.stop - now, p), s.tag * SHIFT + s.count)
 end
+
+-- A receipt names the window that was charged.
+local function receipt(s) return s.tag end
+
+local function give_back(s, p, cost, to)
+  if s.tag == to then refund(s, p, cost) end
+end

@@ -117,3 +117,23 @@ end
 
 -- save sets the time to live; charge and refund have written the rest.
 local function save(key, s, p, now) redis.call('PEXPIRE', key, ttl(s.newest + p.w - now, p)) end
+
+-- A receipt names the hit that was charged, by its time.
+local function receipt(s) return s.now end
+
+local function give_back(s, p, cost, to)
+  local at = s.used > 0 and redis.call('LPOS', s.key, to, 'RANK', -1)
+  if not at then return end
+  local c = tonumber(redis.call('LINDEX', s.key, at + 1))
+  cost = math.min(cost, c, s.used)
+  s.used = s.used - cost
+  if c > cost then
+    redis.call('LSET', s.key, at + 1, c - cost)
+  else
+    redis.call('LSET', s.key, at, '')
+    redis.call('LSET', s.key, at + 1, '')
+    redis.call('LREM', s.key, -2, '')
+  end
+  rewrite(s, function() end)
+  s.newest = s.used > 0 and tonumber(redis.call('LINDEX', s.key, -2)) or 0
+end

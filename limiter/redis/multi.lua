@@ -1,6 +1,10 @@
 -- The script of a request with several hits: limiter.Evaluate, step by step.
--- ARGV[1] begins with a byte: 1 to charge each hit on its own, else 0.
-local EACH = string.byte(ARGV[1]) == 1
+-- ARGV[1] begins with a byte, the mode: 0 all or nothing; 1 each hit on its own;
+-- and for the parts of a request that a cluster keeps in several slots: 2 all or
+-- nothing of this part, whose quota hits refuse nothing, with a receipt for each
+-- hit as another number of the reply; 3 another part has refused the request.
+local MODE = string.byte(ARGV[1])
+local EACH, PART, REFUSED = MODE == 1, MODE == 2, MODE == 3
 local hits, count, counters, functions = {}, 0, {}, {}
 local first, changed = {}, {} -- by counter: its first hit, and the last one that changed it
 local shared, refunds = false, false -- whether hits share a counter, and whether some are refunds
@@ -78,7 +82,7 @@ local function all_pass()
       return false
     end
   end
-  return quotas == 0 or refusing < quotas
+  return PART or quotas == 0 or refusing < quotas
 end
 
 local function save()
@@ -127,7 +131,7 @@ for i = 1, count do
   end
 end
 if not EACH then
-  passes = all_pass()
+  passes = all_pass() and not REFUSED
   for i = 1, count do
     if hits[i].kind ~= REFUND then charge(hits[i], passes) end
   end
@@ -145,5 +149,6 @@ for i = 1, count do
     used, reset = h.f.used(h.s, h), h.f.reset(h.s, h)
   end
   append(reply, h.allowed, used, reset, wait)
+  if PART then reply[#reply + 1] = h.limit > 0 and h.allowed and passes and h.f.receipt(h.s) or -1 end
 end
 return reply

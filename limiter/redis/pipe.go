@@ -53,7 +53,7 @@ func (p *pipe) eval(ctx context.Context, s *script, keys []string, args ...any) 
 		return reply, err
 	}
 	if err := p.load(ctx, s); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("loading a script into Redis: %w", err)
 	}
 	return p.evalOnce(ctx, s, keys, args)
 }
@@ -118,10 +118,7 @@ func (a *alarm) Err() error {
 // load gives Redis the script, on a cluster every master.
 func (p *pipe) load(ctx context.Context, s *script) error {
 	return p.everywhere(ctx, func(ctx context.Context, c redis.Cmdable) error {
-		if err := c.ScriptLoad(ctx, s.text).Err(); err != nil {
-			return fmt.Errorf("loading a script into Redis: %w", err)
-		}
-		return nil
+		return c.ScriptLoad(ctx, s.text).Err()
 	})
 }
 

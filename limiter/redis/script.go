@@ -21,6 +21,9 @@ var singleLua string
 //go:embed multi.lua
 var multiLua string
 
+//go:embed giveback.lua
+var giveBackLua string
+
 //go:embed fixed.lua
 var fixedLua string
 
@@ -44,8 +47,9 @@ func newScript(text string) script {
 // scripts are the ones of a store: a request with one hit runs the script of its
 // algorithm, which creates no more functions than it needs; others run multi.
 type scripts struct {
-	single [5]script
-	multi  script
+	single   [5]script
+	multi    script
+	giveBack script // on a cluster
 }
 
 func newScripts() *scripts {
@@ -61,13 +65,22 @@ func newScripts() *scripts {
 	for a, part := range parts {
 		s.single[a] = newScript(preludeLua + part + singleLua)
 		all += fmt.Sprintf("algorithms[%d] = function()\n%s\nreturn {load = load, used = used, wait = wait, charge = charge, "+
-			"refund = refund, reset = reset, save = save, turn = turn}\nend\n", a, part)
+			"refund = refund, reset = reset, save = save, turn = turn, receipt = receipt, give_back = give_back}\nend\n", a, part)
 	}
 	s.multi = newScript(all + multiLua)
+	s.giveBack = newScript(all + giveBackLua)
 	return &s
 }
 
-func (s *scripts) all() []script { return append(s.single[:], s.multi) }
+func (s *scripts) all() []script { return append(s.single[:], s.multi, s.giveBack) }
+
+// Modes of multi.lua.
+const (
+	modeAllOrNothing = iota
+	modeEach
+	modePart    // of a request over several slots
+	modeRefused // another part has refused the request
+)
 
 // Kinds of hits, as prelude.lua has them.
 const (
@@ -142,13 +155,14 @@ func appendInt(b []byte, n uint64, bytes int) []byte {
 type answer struct {
 	decisions       []limiter.Decision
 	dropped, healed int64
-	outside         bool // no calendar window that was sent has Redis's time in it: nothing was charged
+	outside         bool    // no calendar window that was sent has Redis's time in it: nothing was charged
+	receipts        []int64 // modePart: of each hit that was charged, else -1
 }
 
 var errReply = errors.New("a script's answer has another shape than its hits; does another version of Weir share this Redis under this key prefix?")
 
 // decode reads a script's reply, as prelude.lua says.
-func decode(reply []int64, hits []limiter.Hit) (a answer, err error) {
+func decode(reply []int64, hits []limiter.Hit, receipts bool) (a answer, err error) {
 	if len(reply) == 1 && reply[0] == -1 {
 		return answer{outside: true}, nil
 	}
@@ -158,30 +172,44 @@ func decode(reply []int64, hits []limiter.Hit) (a answer, err error) {
 	a.dropped, a.healed, reply = reply[0], reply[1], reply[2:]
 	a.decisions = make([]limiter.Decision, len(hits))
 	for i := range hits {
-		if len(reply) < 3 || reply[0]&2 != 0 && len(reply) < 4 {
+		n := 3
+		if len(reply) > 0 && reply[0]&2 != 0 {
+			n++
+		}
+		if receipts {
+			n++
+		}
+		if len(reply) < n {
 			return a, errReply
 		}
-		h, d := &hits[i], &a.decisions[i]
-		l := &h.Limit
-		d.Allowed = reply[0]&1 != 0
-		if l.Requests > 0 {
-			d.Remaining = uint64(max(0, l.Numbers().Capacity-reply[1]))
-			d.ResetAfter = l.Duration(reply[2])
+		a.decisions[i] = decision(&hits[i], reply)
+		if receipts {
+			a.receipts = append(a.receipts, reply[n-1])
 		}
-		if reply[0]&2 == 0 {
-			reply = reply[3:]
-			continue
-		}
-		switch wait := l.Duration(reply[3]); {
-		case !d.Allowed:
-			d.RetryAfter = wait
-		case !h.Shadow:
-			d.Delay = wait
-		}
-		reply = reply[4:]
+		reply = reply[n:]
 	}
 	if len(reply) > 0 {
 		return a, errReply
 	}
 	return a, nil
+}
+
+// decision is what the reply says of the hit that it begins with.
+func decision(h *limiter.Hit, reply []int64) (d limiter.Decision) {
+	l := &h.Limit
+	d.Allowed = reply[0]&1 != 0
+	if l.Requests > 0 {
+		d.Remaining = uint64(max(0, l.Numbers().Capacity-reply[1]))
+		d.ResetAfter = l.Duration(reply[2])
+	}
+	if reply[0]&2 == 0 {
+		return d
+	}
+	switch wait := l.Duration(reply[3]); {
+	case !d.Allowed:
+		d.RetryAfter = wait
+	case !h.Shadow:
+		d.Delay = wait
+	}
+	return d
 }

@@ -10,6 +10,8 @@ import (
 	"sync"
 	"time"
 
+	goredis "github.com/redis/go-redis/v9"
+
 	"weir/limiter"
 )
 
@@ -48,6 +50,7 @@ type Store struct {
 	opts    Options
 	log     *slog.Logger
 	pipe    *pipe
+	cluster bool
 	scripts *scripts
 	breaker *breaker
 	denied  *denyCache
@@ -82,6 +85,7 @@ func Open(ctx context.Context, opts Options) (*Store, error) {
 	}
 	running, stop := context.WithCancel(context.Background())
 	s := &Store{opts: opts, log: opts.Logger, pipe: p, scripts: newScripts(), denied: newDenyCache(opts.DenyCache), stop: stop}
+	_, s.cluster = client.(*goredis.ClusterClient)
 	s.buffers.New = func() any { return new(request) }
 	s.breaker = newBreaker(s.prepare, s.breakerChanged)
 	if err := s.connect(ctx); err != nil {
@@ -135,6 +139,11 @@ func (s *Store) Decide(ctx context.Context, hits []limiter.Hit) ([]limiter.Decis
 	r := s.buffers.Get().(*request)
 	defer s.buffers.Put(r)
 	r.gather(hits)
+	for i := range hits {
+		if hits[i].Refund {
+			s.denied.forget(r.hashes[r.index[i]])
+		}
+	}
 	now := time.Now()
 	denyCached := len(r.hashes) == len(hits) // hits that share a counter depend on each other
 	if denyCached {
@@ -173,30 +182,46 @@ func (s *Store) failed(ctx context.Context, hits []limiter.Hit, err error) ([]li
 	return s.opts.Local.Decide(ctx, hits)
 }
 
-// ask runs the script that decides the hits.
+// ask lets Redis decide the hits.
 func (s *Store) ask(ctx context.Context, r *request, hits []limiter.Hit) ([]limiter.Decision, error) {
 	if len(hits) == 1 && hits[0].Limit.Requests == 0 { // no counter is needed
 		return []limiter.Decision{{Allowed: hits[0].Refund}}, nil
+	}
+	if s.cluster && len(r.hashes) > 1 {
+		if parts := s.split(hits); len(parts) > 1 {
+			return s.askParts(ctx, parts, hits)
+		}
+	}
+	mode := byte(modeAllOrNothing)
+	if s.opts.ChargeEach {
+		mode = modeEach
 	}
 	run := &s.scripts.multi
 	if len(hits) == 1 {
 		run = &s.scripts.single[hits[0].Limit.Algorithm]
 	}
-	for range 2 { // once more if a calendar window ended on the way
-		reply, err := s.pipe.eval(ctx, run, r.keys(s.opts.KeyPrefix), s.arguments(r, hits)...)
+	a, err := s.run(ctx, run, mode, r, hits)
+	return a.decisions, err
+}
+
+// run runs a script on the hits, once more if a calendar window ended on the way.
+func (s *Store) run(ctx context.Context, script *script, mode byte, r *request, hits []limiter.Hit) (answer, error) {
+	keys := r.keys(s.opts.KeyPrefix)
+	for range 2 {
+		reply, err := s.pipe.eval(ctx, script, keys, s.arguments(script, mode, r, hits)...)
 		if err != nil {
-			return nil, err
+			return answer{}, err
 		}
-		a, err := decode(reply, hits)
+		a, err := decode(reply, hits, mode == modePart)
 		if err != nil {
-			return nil, err
+			return answer{}, err
 		}
 		if !a.outside {
 			s.report(a.dropped, a.healed)
-			return a.decisions, nil
+			return a, nil
 		}
 	}
-	return nil, errors.New("no calendar window has Redis's time in it: its clock and this one's differ by a window or more; set them right")
+	return answer{}, errors.New("no calendar window has Redis's time in it: its clock and this one's differ by a window or more; set them right")
 }
 
 func (s *Store) report(dropped, healed int64) {
@@ -211,14 +236,14 @@ func (s *Store) report(dropped, healed int64) {
 	}
 }
 
-func (s *Store) arguments(r *request, hits []limiter.Hit) []any {
+func (s *Store) arguments(script *script, mode byte, r *request, hits []limiter.Hit) []any {
 	now := time.Now()
 	if s.opts.Now != nil {
 		now = s.opts.Now()
 	}
 	record := make([]byte, 0, 1+64*len(hits)) // not pooled: it may be sent after the caller left
-	if len(hits) > 1 {
-		record = append(record, bit(s.opts.ChargeEach))
+	if script == &s.scripts.multi {
+		record = append(record, mode)
 	}
 	for i := range hits {
 		record = appendHit(record, &hits[i], r.index[i]+1, now)
@@ -231,12 +256,17 @@ func (s *Store) arguments(r *request, hits []limiter.Hit) []any {
 
 // prepare loads the scripts and looks whether Redis can run them.
 func (s *Store) prepare(ctx context.Context) error {
-	for _, script := range s.scripts.all() {
-		if err := s.pipe.load(ctx, &script); err != nil {
+	return s.pipe.everywhere(ctx, func(ctx context.Context, c goredis.Cmdable) error {
+		if err := checkVersion(ctx, c); err != nil {
 			return err
 		}
-	}
-	return nil
+		for _, script := range s.scripts.all() {
+			if err := c.ScriptLoad(ctx, script.text).Err(); err != nil {
+				return fmt.Errorf("loading a script into Redis: %w", err)
+			}
+		}
+		return nil
+	})
 }
 
 func (s *Store) String() string { return fmt.Sprintf("Redis at %s", Redact(s.opts.URL)) }
