@@ -42,7 +42,6 @@ func NewGRPC(s *Service, opts GRPCOptions) *GRPC {
 		Server: grpc.NewServer(
 			grpc.ForceServerCodecV2(newCodec(s.calls)),
 			grpc.NumStreamWorkers(uint32(32*runtime.GOMAXPROCS(0))),
-			grpc.SharedWriteBuffer(true),
 			grpc.UnaryInterceptor(s.recoverUnary),
 			grpc.StreamInterceptor(s.recoverStream),
 			// Envoy pings idle connections as often as it is told to.

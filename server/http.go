@@ -39,7 +39,7 @@ func NewHTTP(s *Service, opts HTTPOptions) http.Handler {
 		w.Header().Set("Content-Type", "application/json")
 		e := json.NewEncoder(w)
 		e.SetIndent("", "  ")
-		e.Encode(opts.Rules()) // the client has gone if this fails
+		_ = e.Encode(opts.Rules()) // the client has gone if this fails
 	})
 	mux.HandleFunc("POST /json", s.serveJSON)
 	return mux

@@ -104,6 +104,7 @@ func (s *Service) register(r grpc.ServiceRegistrar) {
 	}, s)
 }
 
+//nolint:revive // the order of arguments is grpc's
 func (s *Service) shouldRateLimit(_ any, ctx context.Context, read func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
 	c := s.calls.get()
 	if err := read(c); err != nil {

@@ -5,6 +5,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"strconv"
 	"strings"
 	"time"
 
@@ -114,14 +115,14 @@ func (c *serveConfig) complete() error {
 	return nil
 }
 
-// checkAddr says what is wrong with an address, of which host and port are looked
-// up only when it is used.
+// checkAddr says what is wrong with an address. Its host is looked up only when
+// it is used.
 func checkAddr(flag, addr string) error {
 	if path, ok := strings.CutPrefix(addr, "unix:"); ok && path != "" {
 		return nil
 	}
-	if _, port, err := net.SplitHostPort(addr); err == nil && port != "" {
-		if _, err := net.LookupPort("tcp", port); err == nil {
+	if _, port, err := net.SplitHostPort(addr); err == nil {
+		if _, err := strconv.ParseUint(port, 10, 16); err == nil {
 			return nil
 		}
 	}
@@ -141,7 +142,7 @@ func (c *serveConfig) headerStyle() server.HeaderStyle {
 
 func (c *serveConfig) logger(w io.Writer) *slog.Logger {
 	var level slog.Level
-	level.UnmarshalText([]byte(c.logLevel.value)) // the flag took only level names
+	_ = level.UnmarshalText([]byte(c.logLevel.value)) // the flag took only level names
 	opts := &slog.HandlerOptions{Level: level}
 	if c.logFormat.value == "json" {
 		return slog.New(slog.NewJSONHandler(w, opts))

@@ -9,7 +9,7 @@ import (
 const decideRules = `
 domain: shop
 rules:
-  - {name: posts, match: {endpoint: /posts, user: "*"}, limit: 2, window: 5m}
+  - {name: posts, match: {endpoint: /posts, user: "*"}, limit: 2, window: 5m, algorithm: token_bucket}
   - {endpoint: /free, unlimited: true}
   - {endpoint: /shut, limit: 0, window: 1h}
   - {endpoint: /fine, limit: 7, window: 100ms, algorithm: token_bucket}
@@ -89,7 +89,7 @@ func TestExplainByAServerOrByFiles(t *testing.T) {
 	s := serving(t, "--rules", path)
 	for _, from := range [][]string{{"--addr", s.grpcAddr}, {"--rules", path}, {"--rules", filepath.Dir(path)}} {
 		weir(t, append([]string{"explain", "shop", "endpoint=/posts", "user=alice"}, from...)...).want(t, exitDone,
-			"rule posts matches", "limit 2 per 5m0s, fixed_window", path+":4:5")
+			"rule posts matches", "limit 2 per 5m0s, token_bucket", path+":4:5")
 		weir(t, append([]string{"explain", "shop", "agent=curl/8"}, from...)...).want(t, exitDone, "agent=curl*", "wildcard")
 		weir(t, append([]string{"explain", "shop", "endpoint=/post", "user=alice"}, from...)...).want(t, exitDone,
 			"no limit", "nearly: endpoint=/posts, user=*")

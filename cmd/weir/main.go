@@ -75,7 +75,7 @@ flag wins). Exit codes: 0 done, 1 it failed, 2 wrong use.`,
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cmd.SetOut(cmd.ErrOrStderr())
-			cmd.Help()
+			_ = cmd.Help()
 			return usagef("no command")
 		},
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error { return fromEnvironment(cmd.Flags()) },

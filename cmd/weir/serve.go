@@ -81,12 +81,12 @@ func serve(ctx context.Context, c *serveConfig, stdout, stderr io.Writer) error 
 		Rules: live, Store: store, Headers: c.headerStyle(), Shadow: c.shadow, MaxHeld: orNone(c.maxHeld), Logger: log,
 		CounterName: func(k limiter.Key) string { return redis.KeyName(c.keyPrefix, k) },
 	})
-	grpcListener, err := listen(c.grpcAddr)
+	grpcListener, err := listen(ctx, c.grpcAddr)
 	if err != nil {
 		return fmt.Errorf("serving gRPC (--grpc-addr): %w", err)
 	}
 	defer grpcListener.Close()
-	httpListener, err := listen(c.httpAddr)
+	httpListener, err := listen(ctx, c.httpAddr)
 	if err != nil {
 		return fmt.Errorf("serving HTTP (--http-addr): %w", err)
 	}
@@ -195,12 +195,12 @@ func startSources(ctx context.Context, background *errgroup.Group, c *serveConfi
 
 // listen opens host:port or unix:PATH. A socket that nobody listens on any more
 // is replaced.
-func listen(addr string) (net.Listener, error) {
+func listen(ctx context.Context, addr string) (net.Listener, error) {
 	path, ok := strings.CutPrefix(addr, "unix:")
 	if !ok {
 		return net.Listen("tcp", addr)
 	}
-	conn, err := net.Dial("unix", path)
+	conn, err := new(net.Dialer).DialContext(ctx, "unix", path)
 	if err == nil {
 		conn.Close()
 		return nil, fmt.Errorf("%s: another process listens there", addr)

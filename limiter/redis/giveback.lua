@@ -6,10 +6,15 @@ while at <= #ARGV[1] do
   local h = read(at)
   at = h.after
   local f = algorithms[h.algorithm]()
-  local s = f.load(KEYS[h.slot], h, h.now)
+  local s = f.load(KEYS[h.slot], h)
   if outside then return {-1} end
-  f.give_back(s, h, h.cost, h.patience)
-  f.save(KEYS[h.slot], s, h, h.now)
-  append(reply, true, f.used(s, h), f.reset(s, h), 0)
+  if f.look(s, h) > 0 then
+    f.rare().give_back(s, h, h.cost, h.patience)
+    f.save(KEYS[h.slot], s, h)
+  end
+  local used, reset = f.look(s, h)
+  reply[#reply + 1] = 1
+  reply[#reply + 1] = used
+  reply[#reply + 1] = reset
 end
 return reply

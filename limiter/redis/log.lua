@@ -14,22 +14,25 @@ local function each_hit(key, n, f)
   end
 end
 
-local function load(key, p, now)
-  local s = {key = key, now = now, used = 0, gone = 0, newest = 0}
+local function load(key, p)
+  local s = {key = key, now = p.now, used = 0, gone = 0, newest = 0, drop = false}
   local newest = redis.pcall('LINDEX', key, -2)
   if not newest then
-    if redis.call('EXISTS', key) == 1 then return heal(key, s) end
+    foreign = foreign or redis.call('EXISTS', key) == 1
     return s
   end
   local total = type(newest) == 'string' and tonumber(redis.call('LINDEX', key, 0))
   newest = total and tonumber(newest)
-  if not newest then return heal(key, s) end
-  if newest - now > p.w then
+  if not newest then
+    foreign = true
+    return s
+  end
+  if newest - p.now > p.w then
     dropped = dropped + 1
     s.drop = true
     return s
   end
-  s.now = math.max(now, newest)
+  s.now = math.max(p.now, newest)
   s.used, s.newest = total, newest
   each_hit(key, 0, function(at, cost)
     if at > s.now - p.w then return true end
@@ -38,19 +41,9 @@ local function load(key, p, now)
   return s
 end
 
-local function used(s, p) return s.used end
-
-local function wait(s, p, cost)
-  local excess, left = s.used + cost - p.limit, 0
-  if excess <= 0 then return 0 end
-  each_hit(s.key, s.gone, function(at, c)
-    excess = excess - c
-    if excess <= 0 then
-      left = at + p.w - s.now
-      return true
-    end
-  end)
-  return left
+local function look(s, p)
+  if s.used == 0 then return 0, 0 end
+  return s.used, s.newest + p.w - s.now
 end
 
 -- rewrite drops the hits that are gone, lets add change the rest, and puts the
@@ -93,6 +86,26 @@ local function charge(s, p, cost)
   end)
 end
 
+-- save sets the time to live; charge and refund have written the rest.
+local function save(key, s, p)
+  redis.call('PEXPIRE', key, math.max(1, math.ceil((s.newest + p.w - p.now) / p.ms)) + slack)
+end
+
+--- rare
+
+local function wait(s, p, cost)
+  local excess, left = s.used + cost - p.limit, 0
+  if excess <= 0 then return 0 end
+  each_hit(s.key, s.gone, function(at, c)
+    excess = excess - c
+    if excess <= 0 then
+      left = at + p.w - s.now
+      return true
+    end
+  end)
+  return left
+end
+
 local function refund(s, p, cost)
   cost = math.min(cost, s.used)
   s.used = s.used - cost
@@ -109,14 +122,6 @@ local function refund(s, p, cost)
   end)
   s.newest = s.used > 0 and tonumber(redis.call('LINDEX', s.key, -2)) or 0
 end
-
-local function reset(s, p)
-  if s.used == 0 then return 0 end
-  return s.newest + p.w - s.now
-end
-
--- save sets the time to live; charge and refund have written the rest.
-local function save(key, s, p, now) redis.call('PEXPIRE', key, ttl(s.newest + p.w - now, p)) end
 
 -- A receipt names the hit that was charged, by its time.
 local function receipt(s) return s.now end

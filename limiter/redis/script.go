@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"weir/limiter"
@@ -14,6 +15,9 @@ import (
 
 //go:embed prelude.lua
 var preludeLua string
+
+//go:embed read.lua
+var readLua string
 
 //go:embed single.lua
 var singleLua string
@@ -61,16 +65,30 @@ func newScripts() *scripts {
 		limiter.SlidingWindowCounter: counterLua,
 	}
 	var s scripts
-	all := preludeLua + "local algorithms = {}\n"
+	all := preludeLua + "local function read(at)\n" + readLua + "return p\nend\nlocal algorithms = {}\n"
 	for a, part := range parts {
-		s.single[a] = newScript(preludeLua + part + singleLua)
-		all += fmt.Sprintf("algorithms[%d] = function()\n%s\nreturn {load = load, used = used, wait = wait, charge = charge, "+
-			"refund = refund, reset = reset, save = save, turn = turn, receipt = receipt, give_back = give_back}\nend\n", a, part)
+		hot, rare, _ := strings.Cut(part, rareMark)
+		s.single[a] = newScript(preludeLua + "local at = 1\n" + readLua + hot + strings.Replace(singleLua, rareHereMark, rare, 1))
+		all += fmt.Sprintf(`algorithms[%d] = function()
+%s
+return {load = load, look = look, charge = charge, save = save, made = false, rare = function()
+%s
+return {wait = wait, refund = refund, turn = turn, receipt = receipt, give_back = give_back}
+end}
+end
+`, a, hot, rare)
 	}
 	s.multi = newScript(all + multiLua)
 	s.giveBack = newScript(all + giveBackLua)
 	return &s
 }
+
+// Marks in the scripts: what an algorithm's file has after the first is made only
+// where single.lua has the second, or when multi.lua asks for it.
+const (
+	rareMark     = "--- rare\n"
+	rareHereMark = "--- rare functions stand here\n"
+)
 
 func (s *scripts) all() []script { return append(s.single[:], s.multi, s.giveBack) }
 

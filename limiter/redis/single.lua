@@ -1,38 +1,46 @@
 -- The script of a request with one hit: what multi.lua does, without its tables.
-local p = read(1)
-local now = p.now
-local s = load(KEYS[1], p, now)
+local key = KEYS[1]
+local s = load(key, p)
 if outside then return {-1} end
-
-local allowed, wait_for = true, 0
-if p.kind == REFUND then
-  if p.cost > 0 and not p.leaky and used(s, p) > 0 then -- a leaky bucket has promised its places
-    refund(s, p, p.cost)
-    save(KEYS[1], s, p, now)
-  end
-else
-  allowed = used(s, p) + p.cost <= p.capacity
-  local counts, holds = allowed or p.denied, p.leaky and p.cost > 0
-  if allowed and holds then
-    wait_for = turn(s, p, 0)
-    allowed = wait_for <= p.patience
-    counts = allowed
-  end
-  if counts and p.cost > 0 then
-    charge(s, p, p.cost)
-    save(KEYS[1], s, p, now)
-  elseif not allowed and redis.call('PTTL', KEYS[1]) == -1 then -- it would refuse for ever
-    save(KEYS[1], s, p, now)
-    healed = healed + 1
-  end
-  if not allowed then
-    wait_for = 0
-    if p.cost <= p.capacity then
-      wait_for = wait(s, p, p.cost)
-      if holds then wait_for = math.max(wait_for, turn(s, p, 0) - p.patience) end
-    end
-  end
+if foreign then
+  redis.call('DEL', key)
+  healed = 1
 end
-local reply = {dropped, healed}
-append(reply, allowed, used(s, p), reset(s, p), wait_for)
-return reply
+local used, reset = look(s, p)
+local passes, delay = used + p.cost <= p.capacity, 0
+if p.leaky and p.cost > 0 then delay = reset end -- its turn comes when the backlog has drained
+if passes and delay <= p.patience and p.kind ~= REFUND then
+  if p.cost > 0 then
+    charge(s, p, p.cost)
+    save(key, s, p)
+    used, reset = look(s, p)
+  end
+  if delay > 0 then return {dropped, healed, 3, used, reset, delay} end
+  return {dropped, healed, 1, used, reset}
+end
+
+--- rare functions stand here
+
+if p.kind == REFUND then
+  if p.cost > 0 and used > 0 and not p.leaky then -- a leaky bucket has promised its places
+    refund(s, p, p.cost)
+    save(key, s, p)
+    used, reset = look(s, p)
+  end
+  return {dropped, healed, 1, used, reset}
+end
+if p.denied and not passes and p.cost > 0 then
+  charge(s, p, p.cost)
+  save(key, s, p)
+  used, reset = look(s, p)
+elseif redis.call('PTTL', key) == -1 then -- it might refuse for ever
+  save(key, s, p)
+  healed = healed + 1
+end
+local retry = 0
+if p.cost <= p.capacity then
+  retry = wait(s, p, p.cost)
+  if p.leaky and p.cost > 0 then retry = math.max(retry, reset - p.patience) end
+end
+if retry > 0 then return {dropped, healed, 2, used, reset, retry} end
+return {dropped, healed, 0, used, reset}

@@ -1,0 +1,100 @@
+package main
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+var update = flag.Bool("update", false, "write docs/flags.md anew")
+
+const flagsPage = "../../docs/flags.md"
+
+// TestTheFlagsPageIsUpToDate holds docs/flags.md against the commands. After a
+// change of flags: go test ./cmd/weir -run FlagsPage -update
+func TestTheFlagsPageIsUpToDate(t *testing.T) {
+	want := flagsText(newRoot())
+	if *update {
+		if err := os.WriteFile(flagsPage, []byte(want), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := os.ReadFile(flagsPage)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(got) != want {
+		t.Errorf("%s is not what the commands say; write it anew with -update", flagsPage)
+	}
+}
+
+// flagsText is the page.
+func flagsText(root *cobra.Command) string {
+	var b strings.Builder
+	b.WriteString(`# The command line
+
+<!-- Generated from the commands: go test ./cmd/weir -run FlagsPage -update -->
+
+A flag wins over the environment, which wins over the default. The environment's name of a flag is ` + "`WEIR_`" + ` and the
+flag's name in capitals, with ` + "`_` for `-`: `--grpc-addr` is `WEIR_GRPC_ADDR`" + `. Durations are written as ` + "`500ms`, `10s`, `1h30m`" + `.
+Exit codes: 0 done, 1 it failed, 2 wrong use.
+`)
+	for _, cmd := range root.Commands() {
+		if cmd.Name() != "help" {
+			commandText(&b, cmd)
+		}
+	}
+	return b.String()
+}
+
+func commandText(b *strings.Builder, cmd *cobra.Command) {
+	text := cmd.Long
+	if text == "" {
+		text = strings.ToUpper(cmd.Short[:1]) + cmd.Short[1:] + "."
+	}
+	fmt.Fprintf(b, "\n## `weir %s`\n\n%s\n", cmd.Use, strings.ReplaceAll(strings.ReplaceAll(text, "<", "&lt;"), "*", `\*`))
+	if cmd.Example != "" {
+		fmt.Fprintf(b, "\n```text\n%s\n```\n", strings.ReplaceAll(cmd.Example, "  weir", "weir"))
+	}
+	rows := 0
+	cmd.Flags().SortFlags = false // as they are declared: what belongs together stands together
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		if f.Name == "help" {
+			return
+		}
+		if rows++; rows == 1 {
+			b.WriteString("\n| flag | value | default | meaning |\n|---|---|---|---|\n")
+		}
+		fmt.Fprintf(b, "| `--%s` | %s | %s | %s |\n", f.Name, valueText(f), defaultText(f), strings.ReplaceAll(f.Usage, "|", `\|`))
+	})
+}
+
+func valueText(f *pflag.Flag) string {
+	if c, ok := f.Value.(*choice); ok {
+		return "`" + strings.Join(c.allowed, "`, `") + "`"
+	}
+	switch kind := f.Value.Type(); kind {
+	case "bool":
+		return "`true`, `false`"
+	case "int", "uint32":
+		return "whole number"
+	case "string":
+		return "text"
+	case "stringArray":
+		return "text, repeatable"
+	default:
+		return kind
+	}
+}
+
+func defaultText(f *pflag.Flag) string {
+	if f.DefValue == "" || f.DefValue == "[]" {
+		return ""
+	}
+	return "`" + f.DefValue + "`"
+}
