@@ -51,9 +51,8 @@ func (h Hit) byPolicy(i int) Hit {
 }
 
 // Learn takes over what the store said of the hits' counters. How their use is
-// spread over time is not known, and taken as all of it now.
-func (s *Standby) Learn(hits []Hit, decisions []Decision) {
-	now := s.memory.opts.Now()
+// spread over time is not known, and taken as all of it at now.
+func (s *Standby) Learn(hits []Hit, decisions []Decision, now time.Time) {
 	for i := range hits {
 		h := &hits[i]
 		if h.OnFailure != FailLocal || h.Limit.Requests == 0 {

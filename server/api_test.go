@@ -1,6 +1,7 @@
 package server
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -11,6 +12,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	weirv1 "weir/api/weir/v1"
+	"weir/limiter"
 )
 
 // described spells descriptors as request does.
@@ -94,7 +96,7 @@ func TestAServerInShadowAllowsByCheckToo(t *testing.T) {
 }
 
 func TestExplainTellsTheWayToARule(t *testing.T) {
-	s := start(t, setup{rules: `
+	s := start(t, setup{service: Options{CounterName: func(k limiter.Key) string { return fmt.Sprintf("weir:%d", len(k)) }}, rules: `
 rules:
   - name: login
     match: {path: "/a*", user: "*"}
@@ -132,7 +134,10 @@ rules:
 		if window := got.Window.AsDuration(); window != []time.Duration{720 * time.Hour, time.Second}[i] {
 			t.Errorf("limit %d: window %v", i+1, window)
 		}
-		got.Window = nil
+		if !strings.HasPrefix(got.Counter, "weir:") {
+			t.Errorf("limit %d: counter %q", i+1, got.Counter)
+		}
+		got.Window, got.Counter = nil, ""
 		if !proto.Equal(got, want) {
 			t.Errorf("limit %d: %v, want %v", i+1, got, want)
 		}

@@ -99,7 +99,7 @@ func TestHeadersDescribeTheLimitThatMattersMost(t *testing.T) {
 				decisions[i].RetryAfter = wait
 			}
 		}
-		if got := telling(hits, decisions, limiter.Passes(hits, decisions)); got != x.want {
+		if got := telling(hits, decisions); got != x.want {
 			t.Errorf("%s: got hit %d, want %d", x.remark, got, x.want)
 		}
 	}

@@ -14,7 +14,7 @@ import (
 	grpcstatus "google.golang.org/grpc/status"
 )
 
-// kinds are descriptors of which the answer is known whatever else is asked, as
+// kindOfDescriptor is one of which the answer is known whatever else is asked, as
 // no counter of theirs changes.
 type kindOfDescriptor struct {
 	text, status string
@@ -56,6 +56,25 @@ func TestNoRequestSeesAnythingOfAnother(t *testing.T) {
 		})
 	}
 	all.Wait()
+}
+
+func TestACallThatIsKeptForUseAgainHoldsNoText(t *testing.T) {
+	c := decoded(t, sampleRequest())
+	var p calls
+	p.put(c)
+	for _, e := range c.entries[:cap(c.entries)] {
+		if e.Key != "" || e.Value != "" {
+			t.Errorf("it holds %+v", e)
+		}
+	}
+	for _, d := range c.request.Descriptors[:cap(c.request.Descriptors)] {
+		if d.Entries != nil || d.Override != nil {
+			t.Errorf("it holds %+v", d)
+		}
+	}
+	if c.request.Domain != "" {
+		t.Errorf("it holds the domain %q", c.request.Domain)
+	}
 }
 
 func (s *served) askAtRandom(t *testing.T, r *rand.Rand, kinds []kindOfDescriptor) (problem string) {

@@ -16,10 +16,10 @@ func (s *Service) respond(a *answer, p *rules.Plan, decisions []limiter.Decision
 	for i := range p.Matches {
 		a.statuses = append(a.statuses, statusOf(p, &p.Matches[i], decisions))
 	}
-	if h := telling(p.Hits, decisions, passes); h >= 0 {
+	if h := telling(p.Hits, decisions); h >= 0 {
 		a.headers = s.opts.Headers.append(a.headers, &p.Hits[h], &decisions[h], a.over)
 	}
-	a.metadata = s.shadowMetadata(p, decisions, passes)
+	a.metadata = s.shadowMetadata(p, decisions)
 }
 
 // statusOf is one descriptor's: of several limits, the strictest is shown.
@@ -63,9 +63,9 @@ func stricter(a, b *limiter.Decision) bool {
 // the one that refuses longest, else the one that leaves least. Shadow limits
 // are left out unless they are alone, and so are quota limits whose refusal
 // another quota made good. -1: there is none.
-func telling(hits []limiter.Hit, decisions []limiter.Decision, passes bool) int {
+func telling(hits []limiter.Hit, decisions []limiter.Decision) int {
 	best, shadow := -1, -1
-	quotaRefuses := !passes && allQuotasRefuse(hits, decisions)
+	quotasRefuse := allQuotasRefuse(hits, decisions)
 	for i := range hits {
 		h, d := &hits[i], &decisions[i]
 		switch {
@@ -73,7 +73,7 @@ func telling(hits []limiter.Hit, decisions []limiter.Decision, passes bool) int 
 			if shadow < 0 || d.Remaining < decisions[shadow].Remaining {
 				shadow = i
 			}
-		case h.Quota && !d.Allowed && !quotaRefuses:
+		case h.Quota && !d.Allowed && !quotasRefuse:
 		case best < 0 || stricter(d, &decisions[best]):
 			best = i
 		}
@@ -96,13 +96,13 @@ func allQuotasRefuse(hits []limiter.Hit, decisions []limiter.Decision) bool {
 // shadowMetadata names the rules that would have refused but for their shadow
 // mode, or the server's: dynamic metadata {"weir": {"shadow": ["RULE", …]}},
 // which Envoy's access log can show. It is nil when there are none.
-func (s *Service) shadowMetadata(p *rules.Plan, decisions []limiter.Decision, passes bool) []byte {
+func (s *Service) shadowMetadata(p *rules.Plan, decisions []limiter.Decision) []byte {
 	var names []any
 	var last *rules.Rule
 	for i := range p.Hits {
 		h := &p.Hits[i]
 		// A quota that another one made good for would not have refused.
-		if decisions[i].Allowed || !h.Shadow && (!s.opts.Shadow || passes || h.Quota && !allQuotasRefuse(p.Hits, decisions)) {
+		if decisions[i].Allowed || !h.Shadow && (!s.opts.Shadow || h.Quota && !allQuotasRefuse(p.Hits, decisions)) {
 			continue
 		}
 		name := "override"

@@ -58,8 +58,8 @@ func TestTheUnitIsTheLargestThatDividesTheWindow(t *testing.T) {
 }
 
 func TestRemainingIsCutToWhatTheAnswerCanHold(t *testing.T) {
-	f := newFixture(t, setup{rules: `rules: [{match: {a: "*"}, limit: 1, window: 1ms, algorithm: token_bucket, burst: 8589934592}]`})
-	f.play(t, "default", []step{{"a bucket of 2^33", 0, "a=1", 0, "OK: ok 1/UNKNOWN left 4294967295 after 1s"}})
+	f := newFixture(t, setup{rules: `rules: [{match: {a: "*"}, limit: 1, window: 1ms, algorithm: token_bucket, burst: 8589934600}]`})
+	f.play(t, "default", []step{{"a bucket of over 2^33", 0, "a=1", 0, "OK: ok 1/UNKNOWN left 4294967295 after 1s"}})
 }
 
 func TestSecondsAreRoundedUp(t *testing.T) {

@@ -139,6 +139,8 @@ func TestAServerInShadowNeverRefusesAndTells(t *testing.T) {
 			"X-Ratelimit-Limit: 1; X-Ratelimit-Remaining: 0", nil},
 		{"no quota has room", "q=1 , q=2", "OK: over q 1/HOUR left 0 after 1h0m0s, over q 1/HOUR left 0 after 1h0m0s",
 			"X-Ratelimit-Limit: 1; X-Ratelimit-Remaining: 0", []string{"q"}},
+		{"a plain limit beside a quota made good", "plain=1 , q=1 , q=3", "OK: over plain 1/HOUR left 0 after 1h0m0s, over q 1/HOUR left 0 after 1h0m0s, ok q 1/HOUR left 1 after 0s",
+			"X-Ratelimit-Limit: 1; X-Ratelimit-Remaining: 0", []string{"plain"}},
 	} {
 		resp, err := f.ask(t.Context(), request("default", x.ask))
 		if err != nil {

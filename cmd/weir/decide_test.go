@@ -81,7 +81,7 @@ func TestDecideSaysWhatToDoWhenItFails(t *testing.T) {
 		t.Errorf("it says to start a server that runs: %s", r.stderr)
 	}
 	s.decide(t, "shop", "endpoint=/slow").want(t, exitDone, "OK")
-	s.decide(t, "shop", "endpoint=/slow", "--timeout", "100ms").want(t, exitDone, "OVER_LIMIT") // its turn is in an hour
+	s.decide(t, "shop", "endpoint=/slow").want(t, exitDone, "OVER_LIMIT") // its turn is in an hour
 }
 
 func TestExplainByAServerOrByFiles(t *testing.T) {

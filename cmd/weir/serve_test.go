@@ -3,13 +3,16 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -218,8 +221,35 @@ func stale(t *testing.T, path string) {
 	}
 }
 
+// A socket whose listener is too busy to be reached looks stale to a careless eye.
+func TestABusySocketIsNotTaken(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("a full queue refuses elsewhere, as if nobody listened")
+	}
+	path := filepath.Join(t.TempDir(), "busy.sock")
+	fd, err := syscall.Socket(syscall.AF_UNIX, syscall.SOCK_STREAM, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer syscall.Close(fd)
+	if err := errors.Join(syscall.Bind(fd, &syscall.SockaddrUnix{Name: path}), syscall.Listen(fd, 0)); err != nil {
+		t.Fatal(err)
+	}
+	for range 100 { // until its queue is full
+		conn, err := net.Dial("unix", path)
+		if err != nil {
+			break
+		}
+		defer conn.Close()
+	}
+	weir(t, "serve", "--grpc-addr", "unix:"+path, "--http-addr", "127.0.0.1:0").want(t, exitFailed, "address already in use")
+	if _, err := os.Stat(path); err != nil {
+		t.Errorf("the socket is gone: %v", err)
+	}
+}
+
 func TestSIGTERMDrainsAndExits0(t *testing.T) {
-	path := rulesFile(t, `rules: [{endpoint: /slow, limit: 10, window: 10s, algorithm: leaky_bucket}]`)
+	path := rulesFile(t, `rules: [{endpoint: /slow, limit: 10, window: 20s, algorithm: leaky_bucket}]`)
 	w := testenv.StartWeir(t, testenv.WeirOptions{Rules: []string{path}, Args: []string{"--drain-delay", "300ms"}})
 	ask := func() (*rls.RateLimitResponse, error) {
 		return client(t, w.GRPCAddr).ShouldRateLimit(context.Background(), &rls.RateLimitRequest{Domain: "default",
@@ -229,7 +259,7 @@ func TestSIGTERMDrainsAndExits0(t *testing.T) {
 		t.Fatal(err)
 	}
 	held := make(chan error, 1)
-	go func() { _, err := ask(); held <- err }() // for a second
+	go func() { _, err := ask(); held <- err }() // for two seconds
 	look := []string{"decide", "--addr", w.GRPCAddr, "--timeout", "50ms", "default", "endpoint=/slow"}
 	eventually(t, "a request in the bucket", func() bool { return strings.Contains(weir(t, look...).stdout, "9 left") })
 	if code := w.Stop(t); code != exitDone {
@@ -259,7 +289,7 @@ func TestAStopBeforeAllIsUpExits0(t *testing.T) {
 }
 
 func TestNotReadyWhileDraining(t *testing.T) {
-	w := testenv.StartWeir(t, testenv.WeirOptions{Args: []string{"--drain-delay", "2s"}})
+	w := testenv.StartWeir(t, testenv.WeirOptions{Args: []string{"--drain-delay", "3s"}})
 	s := &running{grpcAddr: w.GRPCAddr, httpAddr: w.HTTPAddr}
 	if code, _ := s.get(t, "/readyz"); code != http.StatusOK {
 		t.Errorf("/readyz: %d", code)

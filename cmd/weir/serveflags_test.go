@@ -73,17 +73,17 @@ func TestHeadersNoneAndMaxHeld0(t *testing.T) {
 	s := serving(t, "--headers", "none", "--max-held", "0", "--rules", rulesFile(t, `
 rules:
   - {endpoint: /a, limit: 0, window: 1h}
-  - {endpoint: /slow, limit: 1000, window: 10s, algorithm: leaky_bucket}
+  - {endpoint: /slow, limit: 1000, window: 10s, algorithm: leaky_bucket, queue: 1000}
 `))
 	r := s.decide(t, "default", "endpoint=/a")
 	r.want(t, exitDone, "OVER_LIMIT\n")
 	if strings.Contains(r.stdout, "Limit:") {
 		t.Errorf("there are headers:\n%s", r.stdout)
 	}
-	// 900 at once are one request, which need not wait. Those behind it would.
-	s.decide(t, "default", "endpoint=/slow", "--hits", "900").want(t, exitDone, "OK\n")
+	// A first cost of 200 need not wait; one behind it would, for 2 s.
+	s.decide(t, "default", "endpoint=/slow", "--hits", "200").want(t, exitDone, "OK\n")
 	if got := s.codes(t, 3, "default", "endpoint=/slow"); got != "DDD" {
-		t.Errorf("behind 9 s of others: %s, want DDD at once", got)
+		t.Errorf("behind 2 s of others: %s, want DDD at once", got)
 	}
 }
 

@@ -116,6 +116,16 @@ func (p *Process) Pid() int { return p.cmd.Process.Pid }
 // Output is what the program has printed so far, on both streams.
 func (p *Process) Output() string { return p.out.String() }
 
+// Runs tells whether the program has not ended.
+func (p *Process) Runs() bool {
+	select {
+	case <-p.done:
+		return false
+	default:
+		return true
+	}
+}
+
 // Signal sends a signal to the program, not to its children.
 func (p *Process) Signal(sig os.Signal) error {
 	if err := p.cmd.Process.Signal(sig); err != nil {

@@ -2,49 +2,10 @@ package testenv
 
 import (
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"testing"
 )
-
-// RedisOptions is how Redis is started.
-type RedisOptions struct {
-	Addr string   // empty: a free port; set: the address of one that was stopped
-	Dir  string   // where it keeps data; empty: a folder that goes with the test
-	Args []string // more arguments, such as "--appendonly", "yes"
-}
-
-// Redis is a Redis server that runs.
-type Redis struct {
-	*Process
-	Addr string
-}
-
-// StartRedis runs a Redis server on 127.0.0.1 that writes nothing to disk, unless
-// the options say so.
-func StartRedis(t testing.TB, o RedisOptions) *Redis {
-	t.Helper()
-	path, err := FindRedis()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if o.Addr == "" {
-		o.Addr = FreeAddr(t)
-	}
-	if o.Dir == "" {
-		o.Dir = t.TempDir()
-	}
-	host, port, err := net.SplitHostPort(o.Addr)
-	if err != nil {
-		t.Fatalf("testenv: address of Redis: %v", err)
-	}
-	args := append([]string{"--bind", host, "--port", port, "--dir", o.Dir, "--save", "", "--daemonize", "no"}, o.Args...)
-	return &Redis{
-		Process: Start(t, Program{Path: path, Args: args, Addr: o.Addr}),
-		Addr:    o.Addr,
-	}
-}
 
 // EnvoyOptions is how Envoy is started.
 type EnvoyOptions struct {

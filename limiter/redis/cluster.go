@@ -4,6 +4,7 @@ import (
 	"context"
 	"strings"
 	"sync"
+	"time"
 
 	"weir/limiter"
 )
@@ -94,7 +95,7 @@ func (s *Store) askParts(ctx context.Context, parts []*part, hits []limiter.Hit)
 func (s *Store) runParts(ctx context.Context, parts []*part, mode byte) {
 	var wg sync.WaitGroup
 	for _, p := range parts {
-		wg.Go(func() { p.answer, p.err = s.run(ctx, &s.scripts.multi, mode, &p.request, p.hits) })
+		wg.Go(func() { p.answer, p.err = s.run(ctx, &s.scripts.multi, mode, &p.request, p.hits, time.Now()) })
 	}
 	wg.Wait()
 }
@@ -130,7 +131,7 @@ func (s *Store) giveBack(ctx context.Context, parts []*part) {
 		}
 		wg.Go(func() {
 			back.gather(back.hits)
-			a, err := s.run(ctx, &s.scripts.giveBack, modeAllOrNothing, &back.request, back.hits)
+			a, err := s.run(ctx, &s.scripts.giveBack, modeAllOrNothing, &back.request, back.hits, time.Now())
 			if err != nil {
 				s.log.Debug("a refused request's charge was not given back", "err", err)
 				return

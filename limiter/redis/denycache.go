@@ -2,6 +2,7 @@ package redis
 
 import (
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"weir/limiter"
@@ -12,6 +13,7 @@ import (
 // all remembered refusals.
 type denyCache struct {
 	longest time.Duration
+	size    atomic.Int64 // refusals remembered, ended ones too
 	shards  [16]denyShard
 }
 
@@ -46,7 +48,7 @@ func (c *denyCache) shard(k keyHash) *denyShard { return &c.shards[k[0]%uint8(le
 // answer is the decisions for hits that are all refused still, or nil; keys[i] is
 // the counter of hits[i].
 func (c *denyCache) answer(hits []limiter.Hit, keys []keyHash, now time.Time) []limiter.Decision {
-	if c.longest == 0 {
+	if c.size.Load() == 0 {
 		return nil
 	}
 	var decisions []limiter.Decision
@@ -112,6 +114,8 @@ func (c *denyCache) keep(k keyHash, r refusal) {
 	s := c.shard(k)
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	before := len(s.refused)
+	defer func() { c.size.Add(int64(len(s.refused) - before)) }()
 	if len(s.refused) >= maxRefusals {
 		for old, x := range s.refused {
 			if !r.at.Before(x.until) {
@@ -130,5 +134,8 @@ func (c *denyCache) forget(k keyHash) {
 	s := c.shard(k)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.refused, k)
+	if _, ok := s.refused[k]; ok {
+		delete(s.refused, k)
+		c.size.Add(-1)
+	}
 }

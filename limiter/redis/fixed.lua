@@ -17,7 +17,7 @@ local function load(key, p)
     tag, stop = math.floor(p.second / 3600000) % TAGS, p.third
     outside = outside or now >= p.third
   end
-  local s = {now = now, tag = tag, stop = stop, count = 0}
+  local s = {now = now, tag = tag, stop = stop, count = 0, stored = 0}
   local v = redis.pcall('GET', key)
   if not v then return s end
   v = type(v) == 'string' and tonumber(v)
@@ -30,9 +30,9 @@ local function load(key, p)
   if count == 0 then
     return s
   elseif at == tag then
-    s.count = count
+    s.count, s.stored = count, count
   elseif at == next_tag then -- the clock stepped back
-    s.now, s.tag, s.stop, s.count = stop, next_tag, next_stop, count
+    s.now, s.tag, s.stop, s.count, s.stored = stop, next_tag, next_stop, count, count
   elseif (at - tag) % TAGS < TAGS / 2 then
     dropped = dropped + 1
   end
@@ -46,8 +46,12 @@ end
 
 local function charge(s, p, cost) s.count = s.count + math.min(cost, math.max(0, p.most - s.count)) end
 
+-- save adds to what stands there for this window, which costs less than a new
+-- value and keeps its time to live; one without gets one where the counter
+-- refuses, and in any case with its next window.
 local function save(key, s, p)
   if s.count == 0 then return redis.call('DEL', key) end
+  if s.stored > 0 and s.count ~= s.stored then return redis.call('INCRBY', key, s.count - s.stored) end
   redis.call('PSETEX', key, math.max(1, math.ceil((s.stop - p.now) / p.ms)) + slack, s.tag * SHIFT + s.count)
 end
 

@@ -6,7 +6,7 @@
 local MODE = string.byte(ARGV[1])
 local EACH, PART, REFUSED = MODE == 1, MODE == 2, MODE == 3
 local hits, counters, functions = {}, {}, {}
-local first, changed = {}, {} -- by counter: its first hit, and the last one that changed it
+local opened, changed = {}, {} -- by counter: its first hit, and the last one that changed it
 local shared = false -- whether hits share a counter
 local asked, passing = {}, {} -- by counter, if shared: cost of the hits before, as check says
 
@@ -24,10 +24,10 @@ local function find(h)
     functions[h.algorithm] = f
   end
   h.f = f
-  if first[slot] then
+  if opened[slot] then
     shared = true
   else
-    first[slot], counters[slot] = h, f.load(KEYS[slot], h)
+    opened[slot], counters[slot] = h, f.load(KEYS[slot], h)
     if foreign then
       redis.call('DEL', KEYS[slot])
       foreign, healed = false, healed + 1
@@ -58,7 +58,7 @@ end
 
 local function charge(h, passes)
   if h.cost == 0 or h.limit == 0 then return end
-  if h.allowed and passes or h.denied and not h.allowed and h.delay == 0 then
+  if h.allowed and passes or h.denied == 1 and not h.allowed and h.delay == 0 then
     h.f.charge(h.s, h, h.cost)
     changed[h.slot] = h
   end
@@ -120,7 +120,7 @@ for slot, s in pairs(counters) do
   if h then
     h.f.save(KEYS[slot], s, h)
   elseif redis.call('PTTL', KEYS[slot]) == -1 then -- it might refuse for ever
-    h = first[slot]
+    h = opened[slot]
     h.f.save(KEYS[slot], s, h)
     healed = healed + 1
   end

@@ -46,31 +46,40 @@ func newPipe(client redis.UniversalClient, timeout time.Duration) (*pipe, error)
 // errTimeout is a Redis that did not answer in time.
 var errTimeout = errors.New("no answer within the store timeout")
 
+// call is a script to run. Now is the caller's time, args what the script takes.
+type call struct {
+	script *script
+	keys   []string
+	args   []any
+	now    time.Time
+}
+
 // eval runs a script and waits until the timeout or the context's end.
-func (p *pipe) eval(ctx context.Context, s *script, keys []string, args ...any) ([]int64, error) {
-	reply, err := p.evalOnce(ctx, s, keys, args)
+func (p *pipe) eval(ctx context.Context, c *call) ([]int64, error) {
+	reply, err := p.evalOnce(ctx, c)
 	if err == nil || !redis.HasErrorPrefix(err, "NOSCRIPT") {
 		return reply, err
 	}
-	if err := p.load(ctx, s); err != nil {
+	if err := p.load(ctx, c.script); err != nil {
 		return nil, fmt.Errorf("loading a script into Redis: %w", err)
 	}
-	return p.evalOnce(ctx, s, keys, args)
+	c.now = time.Now()
+	return p.evalOnce(ctx, c)
 }
 
-func (p *pipe) evalOnce(ctx context.Context, s *script, keys []string, args []any) ([]int64, error) {
+func (p *pipe) evalOnce(ctx context.Context, c *call) ([]int64, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	words := make([]any, 0, 3+len(keys)+len(args))
-	words = append(words, "evalsha", s.sha, len(keys))
-	for _, k := range keys {
+	words := make([]any, 0, 3+len(c.keys)+len(c.args))
+	words = append(words, "evalsha", c.script.sha, len(c.keys))
+	for _, k := range c.keys {
 		words = append(words, k)
 	}
-	words = append(words, args...)
+	words = append(words, c.args...)
 	cmd := redis.NewIntSliceCmd(ctx, words...)
 	cmd.SetFirstKeyPos(3)
-	waiting := p.patience(ctx)
+	waiting := p.patience(ctx, c.now)
 	err := p.batches.Submit(ctx, cmd).WaitContext(waiting)
 	if err != nil {
 		return nil, err
@@ -81,8 +90,7 @@ func (p *pipe) evalOnce(ctx context.Context, s *script, keys []string, args []an
 // patience is the context that ends a wait: the caller's, if its deadline comes
 // before the store's timeout, else an alarm. A caller that leaves earlier is
 // noticed at the alarm.
-func (p *pipe) patience(ctx context.Context) context.Context {
-	now := time.Now()
+func (p *pipe) patience(ctx context.Context, now time.Time) context.Context {
 	if deadline, ok := ctx.Deadline(); ok && deadline.Sub(now) <= p.timeout {
 		return ctx
 	}

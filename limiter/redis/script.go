@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 	"time"
 
@@ -40,8 +41,11 @@ var counterLua string
 //go:embed log.lua
 var logLua string
 
-// script is a Lua script and what Redis calls it.
-type script struct{ text, sha string }
+// script is a Lua script and what Redis calls it: a string, as commands take it.
+type script struct {
+	text string
+	sha  any
+}
 
 func newScript(text string) script {
 	sum := sha1.Sum([]byte(text))
@@ -64,11 +68,13 @@ func newScripts() *scripts {
 		limiter.SlidingWindowLog:     logLua,
 		limiter.SlidingWindowCounter: counterLua,
 	}
+	field := regexp.MustCompile(`\bp\.`) // a hit is a table in multi.lua, in single.lua it is local variables
 	var s scripts
-	all := preludeLua + "local function read(at)\n" + readLua + "return p\nend\nlocal algorithms = {}\n"
+	all := preludeLua + "local function read(at)\n" + readLua + hitTable + "end\nlocal algorithms = {}\n"
 	for a, part := range parts {
 		hot, rare, _ := strings.Cut(part, rareMark)
-		s.single[a] = newScript(preludeLua + "local at = 1\n" + readLua + hot + strings.Replace(singleLua, rareHereMark, rare, 1))
+		one := hot + strings.Replace(singleLua, rareHereMark, rare, 1)
+		s.single[a] = newScript(preludeLua + "local at = 1\n" + readLua + field.ReplaceAllString(one, ""))
 		all += fmt.Sprintf(`algorithms[%d] = function()
 %s
 return {load = load, look = look, charge = charge, save = save, made = false, rare = function()
@@ -82,6 +88,15 @@ end
 	s.giveBack = newScript(all + giveBackLua)
 	return &s
 }
+
+// hitTable ends read.lua where hits are tables. Made with all its fields at once,
+// a table is cheaper than one that grows.
+const hitTable = `return {
+  algorithm = algorithm, kind = kind, denied = denied, slot = slot, cost = cost, capacity = capacity, limit = limit,
+  w = w, most = most, patience = patience, leaky = leaky, calendar = calendar, now = now, ms = ms,
+  first = first, second = second, third = third, after = after, allowed = false, delay = 0, ahead = 0, f = false, s = false,
+}
+`
 
 // Marks in the scripts: what an algorithm's file has after the first is made only
 // where single.lua has the second, or when multi.lua asks for it.

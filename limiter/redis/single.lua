@@ -1,4 +1,6 @@
 -- The script of a request with one hit: what multi.lua does, without its tables.
+-- A field of the hit, p.cost, is here a local variable, cost.
+local p
 local key = KEYS[1]
 local s = load(key, p)
 if outside then return {-1} end
@@ -29,7 +31,7 @@ if p.kind == REFUND then
   end
   return {dropped, healed, 1, used, reset}
 end
-if p.denied and not passes and p.cost > 0 then
+if p.denied == 1 and not passes and p.cost > 0 then
   charge(s, p, p.cost)
   save(key, s, p)
   used, reset = look(s, p)

@@ -157,7 +157,7 @@ func (s *Store) Decide(ctx context.Context, hits []limiter.Hit) ([]limiter.Decis
 	if s.breaker.isOpen() {
 		return s.opts.Local.Decide(ctx, hits)
 	}
-	decisions, err := s.ask(ctx, r, hits)
+	decisions, err := s.ask(ctx, r, hits, now)
 	if err != nil {
 		return s.failed(ctx, hits, err)
 	}
@@ -165,7 +165,7 @@ func (s *Store) Decide(ctx context.Context, hits []limiter.Hit) ([]limiter.Decis
 	if denyCached {
 		s.denied.remember(hits, decisions, r.hashes, now)
 	}
-	s.opts.Local.Learn(hits, decisions)
+	s.opts.Local.Learn(hits, decisions, now)
 	return decisions, nil
 }
 
@@ -183,7 +183,7 @@ func (s *Store) failed(ctx context.Context, hits []limiter.Hit, err error) ([]li
 }
 
 // ask lets Redis decide the hits.
-func (s *Store) ask(ctx context.Context, r *request, hits []limiter.Hit) ([]limiter.Decision, error) {
+func (s *Store) ask(ctx context.Context, r *request, hits []limiter.Hit, now time.Time) ([]limiter.Decision, error) {
 	if len(hits) == 1 && hits[0].Limit.Requests == 0 { // no counter is needed
 		return []limiter.Decision{{Allowed: hits[0].Refund}}, nil
 	}
@@ -200,15 +200,16 @@ func (s *Store) ask(ctx context.Context, r *request, hits []limiter.Hit) ([]limi
 	if len(hits) == 1 {
 		run = &s.scripts.single[hits[0].Limit.Algorithm]
 	}
-	a, err := s.run(ctx, run, mode, r, hits)
+	a, err := s.run(ctx, run, mode, r, hits, now)
 	return a.decisions, err
 }
 
 // run runs a script on the hits, once more if a calendar window ended on the way.
-func (s *Store) run(ctx context.Context, script *script, mode byte, r *request, hits []limiter.Hit) (answer, error) {
-	keys := r.keys(s.opts.KeyPrefix)
+func (s *Store) run(ctx context.Context, script *script, mode byte, r *request, hits []limiter.Hit, now time.Time) (answer, error) {
+	c := call{script: script, keys: r.keys(s.opts.KeyPrefix), now: now}
 	for range 2 {
-		reply, err := s.pipe.eval(ctx, script, keys, s.arguments(script, mode, r, hits)...)
+		c.args = s.arguments(script, mode, r, hits, c.now)
+		reply, err := s.pipe.eval(ctx, &c)
 		if err != nil {
 			return answer{}, err
 		}
@@ -220,6 +221,7 @@ func (s *Store) run(ctx context.Context, script *script, mode byte, r *request, 
 			s.report(a.dropped, a.healed)
 			return a, nil
 		}
+		c.now = time.Now()
 	}
 	return answer{}, errors.New("no calendar window has Redis's time in it: its clock and this one's differ by a window or more; set them right")
 }
@@ -236,8 +238,7 @@ func (s *Store) report(dropped, healed int64) {
 	}
 }
 
-func (s *Store) arguments(script *script, mode byte, r *request, hits []limiter.Hit) []any {
-	now := time.Now()
+func (s *Store) arguments(script *script, mode byte, r *request, hits []limiter.Hit, now time.Time) []any {
 	if s.opts.Now != nil {
 		now = s.opts.Now()
 	}
