@@ -114,8 +114,8 @@ func longest(units, unit int64) time.Duration {
 
 // first is the least wait for which ok holds, where it holds from then on.
 func first(ok func(wait int64) bool) int64 {
-	low, high := int64(-1), int64(1)
-	for high = 0; !ok(high); high = 2*high + 1 {
+	low, high := int64(-1), int64(0)
+	for ; !ok(high); high = 2*high + 1 {
 		low = high
 	}
 	for high-low > 1 {

@@ -170,7 +170,9 @@ func (tr *trace) request() []limiter.Hit {
 
 func (tr *trace) hit(key limiter.Key) limiter.Hit {
 	var k int
-	fmt.Sscanf(string(key), "key %d", &k)
+	if _, err := fmt.Sscanf(string(key), "key %d", &k); err != nil {
+		panic(err) // the trace made the key
+	}
 	h := limiter.Hit{Key: key, Limit: tr.limits[k], Cost: 1, MaxDelay: limiter.NoDeadline}
 	size := max(h.Limit.Requests, h.Limit.Burst, h.Limit.Queue)
 	switch tr.IntN(8) {
