@@ -78,9 +78,14 @@ func newReader(t *testing.T) *reader {
 	if err != nil {
 		t.Fatal(err)
 	}
+	// Each Envoy of a machine needs an id of its own; a reader has only one.
+	alone := testenv.WriteFile(t, "envoy", "#!/bin/sh\nexec "+envoy+" --use-dynamic-base-id \"$@\"\n")
+	if err := os.Chmod(alone, 0o700); err != nil {
+		t.Fatal(err)
+	}
 	r.env = []string{
 		r.ports.Replace("WEIR_GRPC_ADDR=127.0.0.1:8081"), r.ports.Replace("WEIR_HTTP_ADDR=127.0.0.1:8080"), r.ports.Replace("WEIR_ADDR=127.0.0.1:8081"),
-		"PATH=" + filepath.Dir(envoy) + ":" + os.Getenv("PATH"),
+		"PATH=" + filepath.Dir(alone) + ":" + os.Getenv("PATH"),
 	}
 	return r
 }

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"math/rand/v2"
 	"runtime"
@@ -9,13 +10,10 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/health"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/reflection"
 	grpcstatus "google.golang.org/grpc/status"
-
-	rls "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 
 	weirv1 "weir/api/weir/v1"
 )
@@ -24,16 +22,14 @@ import (
 type GRPCOptions struct {
 	MaxConnectionAge time.Duration // connections are closed gently at about this age, so that load spreads; 0: never
 	Reflection       bool          // let clients list the services
+	Health           *Health       // nil: one that knows of no store
 }
 
 // GRPC is the gRPC server: RateLimitService, weir.v1, health.
 type GRPC struct {
 	*grpc.Server
-	health *health.Server
+	*Health
 }
-
-// healthNames are the services that clients ask the health of.
-var healthNames = [...]string{"", "ratelimit", rls.RateLimitService_ServiceDesc.ServiceName}
 
 // NewGRPC returns a server that answers NOT_SERVING to health checks until
 // SetServing.
@@ -53,34 +49,22 @@ func NewGRPC(s *Service, opts GRPCOptions) *GRPC {
 				Timeout:               20 * time.Second,
 			}),
 		),
-		health: health.NewServer(),
+		Health: cmp.Or(opts.Health, NewHealth()),
 	}
 	s.register(g)
 	weirv1.RegisterWeirServiceServer(g, &api{service: s})
-	healthpb.RegisterHealthServer(g, g.health)
+	healthpb.RegisterHealthServer(g, g.Health.server)
 	if opts.Reflection {
 		reflection.Register(g)
 	}
-	g.SetServing(false)
 	return g
-}
-
-// SetServing says what health checks answer.
-func (g *GRPC) SetServing(serving bool) {
-	st := healthpb.HealthCheckResponse_NOT_SERVING
-	if serving {
-		st = healthpb.HealthCheckResponse_SERVING
-	}
-	for _, name := range healthNames {
-		g.health.SetServingStatus(name, st)
-	}
 }
 
 // Drain stops gently: health checks say NOT_SERVING, and after the delay, in
 // which clients turn elsewhere, no new call is taken and the rest are finished,
 // for at most the time limit.
 func (g *GRPC) Drain(delay, limit time.Duration) {
-	g.health.Shutdown()
+	g.Health.server.Shutdown()
 	time.Sleep(delay)
 	done := make(chan struct{})
 	go func() { defer close(done); g.GracefulStop() }()

@@ -71,7 +71,8 @@ func serve(ctx context.Context, c *serveConfig, stdout, stderr io.Writer) error 
 	if err := startSources(ctx, background, c, live, log); err != nil {
 		return err
 	}
-	store, closeStore, err := openStore(ctx, background, c, log)
+	health := server.NewHealth()
+	store, closeStore, err := openStore(ctx, background, c, log, health)
 	if err != nil {
 		return err
 	}
@@ -92,7 +93,7 @@ func serve(ctx context.Context, c *serveConfig, stdout, stderr io.Writer) error 
 	}
 	defer httpListener.Close()
 
-	grpcServer := server.NewGRPC(service, server.GRPCOptions{MaxConnectionAge: c.maxConnectionAge, Reflection: c.reflection})
+	grpcServer := server.NewGRPC(service, server.GRPCOptions{MaxConnectionAge: c.maxConnectionAge, Reflection: c.reflection, Health: health})
 	var draining atomic.Bool
 	httpServer := &http.Server{
 		Handler:           server.NewHTTP(service, server.HTTPOptions{Ready: func() error { return ready(live, &draining) }, Rules: func() any { return live.Status() }}),

@@ -12,6 +12,7 @@ import (
 
 	"weir/limiter"
 	"weir/limiter/redis"
+	"weir/server"
 )
 
 // sweepInterval is how often ended counters leave memory.
@@ -21,13 +22,15 @@ const sweepInterval = 5 * time.Second
 const connectLimit = 2 * time.Second
 
 // openStore opens the store that the flags name.
-func openStore(ctx context.Context, background *errgroup.Group, c *serveConfig, log *slog.Logger) (limiter.Store, func(), error) {
+func openStore(ctx context.Context, background *errgroup.Group, c *serveConfig, log *slog.Logger, health *server.Health) (limiter.Store, func(), error) {
 	opts := memoryOptions(c, log)
 	if c.store == memoryStore {
 		m := limiter.NewMemory(opts)
 		background.Go(func() error { m.Run(ctx, sweepInterval); return nil })
+		health.SetStore(true)
 		return m, func() {}, nil
 	}
+	health.SetStore(true) // until its breaker opens
 	standby := limiter.NewStandby(opts)
 	background.Go(func() error { standby.Run(ctx, sweepInterval); return nil })
 	connecting, cancel := context.WithTimeout(ctx, connectLimit)
@@ -40,6 +43,7 @@ func openStore(ctx context.Context, background *errgroup.Group, c *serveConfig, 
 		DenyCache: c.denyCache,
 		Local:     standby,
 		Logger:    log,
+		Events:    redis.Events{Breaker: func(open bool) { health.SetStore(!open) }},
 	})
 	if errors.Is(err, redis.ErrURL) {
 		return nil, nil, usagef("--store: %w", err)
