@@ -63,27 +63,28 @@ func (s *Standby) Learn(hits []Hit, decisions []Decision, now time.Time) {
 	}
 }
 
-// put makes used what a counter holds.
+// put makes used what a counter holds. One that finds no room is left out.
 func (m *Memory) put(h *Hit, used int64, now time.Time) {
-	d := m.digest(h.Key)
-	s := &m.shards[d.shard()]
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if _, held := s.counters[d]; !held {
-		if used == 0 {
-			return
-		}
-		if m.count.Add(1) > int64(m.opts.MaxCounters) {
-			m.count.Add(-1)
-			return
-		}
-	}
 	l := &h.Limit
 	t := l.ticks(now)
 	f := l.Algorithm.functions()
 	state, at, _ := f.advance(State{}, l, t)
 	state = state.holding(used, l, t)
-	s.counters[d] = record{state.Time, state.Used, state.Previous, f.expires(state, l, at) * int64(l.Window.unit()/time.Microsecond)}
+	expires := f.expires(state, l, at) * int64(l.Window.unit()/time.Microsecond)
+
+	d := m.digest(h.Key)
+	s := &m.shards[d.shard()]
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	before := len(s.counters)
+	s.counters[d] = record{state.Time, state.Used, state.Previous, expires}
+	if len(s.counters) > before && (used == 0 || m.count.Add(1) > int64(m.opts.MaxCounters)) {
+		delete(s.counters, d)
+		if used > 0 {
+			m.count.Add(-1)
+		}
+		return
+	}
 	if l.Algorithm == SlidingWindowLog {
 		s.logs[d] = append(s.logs[d][:0], LogEntry{t, used})
 	}

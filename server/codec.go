@@ -28,7 +28,7 @@ func (c codec) Marshal(v any) (mem.BufferSlice, error) {
 	if !ok {
 		return c.CodecV2.Marshal(v)
 	}
-	b := call.answer.appendTo(make([]byte, 0, 256))
+	b := call.answer.appendTo(make([]byte, 0, 128))
 	c.calls.put(call)
 	return mem.BufferSlice{mem.SliceBuffer(b)}, nil
 }
