@@ -5,19 +5,16 @@
 local SHIFT, TAGS = 8589934592, 524288
 
 local function load(key, p)
-  local now, tag, stop, next_tag, next_stop = p.now, nil, nil, nil, nil
-  if not p.calendar then
-    local n = math.floor(now / p.w)
-    tag, stop, next_tag, next_stop = n % TAGS, (n + 1) * p.w, (n + 1) % TAGS, (n + 2) * p.w
-  elseif now < p.second then
-    tag, stop = math.floor(p.first / 3600000) % TAGS, p.second
-    next_tag, next_stop = math.floor(p.second / 3600000) % TAGS, p.third
-    outside = outside or now < p.first
+  local tag, stop
+  if p.calendar then
+    local start = p.now < p.second and p.first or p.second
+    tag, stop = math.floor(start / 3600000) % TAGS, start == p.first and p.second or p.third
+    outside = outside or p.now < start or p.now >= stop
   else
-    tag, stop = math.floor(p.second / 3600000) % TAGS, p.third
-    outside = outside or now >= p.third
+    local n = math.floor(p.now / p.w)
+    tag, stop = n % TAGS, (n + 1) * p.w
   end
-  local s = {now = now, tag = tag, stop = stop, count = 0, stored = 0}
+  local s = {now = p.now, tag = tag, stop = stop, count = 0, stored = 0}
   local v = redis.pcall('GET', key)
   if not v then return s end
   v = type(v) == 'string' and tonumber(v)
@@ -27,14 +24,16 @@ local function load(key, p)
   end
   local count = v % SHIFT
   local at = (v - count) / SHIFT
-  if count == 0 then
-    return s
-  elseif at == tag then
+  if at == tag then
     s.count, s.stored = count, count
-  elseif at == next_tag then -- the clock stepped back
-    s.now, s.tag, s.stop, s.count, s.stored = stop, next_tag, next_stop, count, count
-  elseif (at - tag) % TAGS < TAGS / 2 then
-    dropped = dropped + 1
+  elseif count > 0 and (at - tag) % TAGS < TAGS / 2 then -- the clock stepped back
+    local next_tag, next_stop = (tag + 1) % TAGS, stop + p.w
+    if p.calendar then next_tag, next_stop = math.floor(stop / 3600000) % TAGS, stop < p.third and p.third or 0 end
+    if at == next_tag and next_stop > 0 then
+      s.now, s.tag, s.stop, s.count, s.stored = stop, at, next_stop, count, count
+    else
+      dropped = dropped + 1
+    end
   end
   return s
 end
