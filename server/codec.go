@@ -22,13 +22,13 @@ func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
 	return c.CodecV2.Unmarshal(data, v)
 }
 
-// Marshal encodes the answer of a call, after which the call is free for another.
+// Marshal hands over the answer of a call, after which the call is free for another.
 func (c codec) Marshal(v any) (mem.BufferSlice, error) {
 	call, ok := v.(*call)
 	if !ok {
 		return c.CodecV2.Marshal(v)
 	}
-	b := call.answer.appendTo(make([]byte, 0, 128))
+	b := call.encoded
 	c.calls.put(call)
 	return mem.BufferSlice{mem.SliceBuffer(b)}, nil
 }

@@ -70,7 +70,8 @@ func (s *Service) serveJSON(w http.ResponseWriter, r *http.Request) {
 }
 
 // decideJSON takes the same way as a gRPC call, from the wire form on.
-func (s *Service) decideJSON(ctx context.Context, body io.Reader) (*rls.RateLimitResponse, error) {
+func (s *Service) decideJSON(ctx context.Context, body io.Reader) (_ *rls.RateLimitResponse, err error) {
+	defer func() { s.recovered(recover(), "/json", &err) }()
 	text, err := io.ReadAll(body)
 	if tooLarge := new(http.MaxBytesError); errors.As(err, &tooLarge) {
 		return nil, grpcstatus.Errorf(codes.ResourceExhausted, "the body is over %d bytes", tooLarge.Limit)

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -66,6 +65,7 @@ type call struct {
 	fault   error         // why the request cannot be read
 	plan    rules.Plan
 	answer  answer
+	encoded []byte // the answer on the wire
 }
 
 // calls keeps calls for use again.
@@ -89,7 +89,7 @@ func (p *calls) put(c *call) {
 	clear(c.entries) // keep no client's text
 	clear(c.request.Descriptors)
 	c.request = rules.Request{Descriptors: c.request.Descriptors[:0]}
-	c.entries, c.fault = c.entries[:0], nil
+	c.entries, c.fault, c.encoded = c.entries[:0], nil, nil
 	c.answer.clear()
 	p.pool.Put(c)
 }
@@ -104,8 +104,13 @@ func (s *Service) register(r grpc.ServiceRegistrar) {
 	}, s)
 }
 
+// shouldRateLimit answers one call. A panic becomes an error, never an empty
+// answer, which Envoy would take for OK; so the answer is encoded here, not in
+// the codec, which grpc calls outside.
+//
 //nolint:revive // the order of arguments is grpc's
-func (s *Service) shouldRateLimit(_ any, ctx context.Context, read func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
+func (s *Service) shouldRateLimit(_ any, ctx context.Context, read func(any) error, _ grpc.UnaryServerInterceptor) (_ any, err error) {
+	defer func() { s.recovered(recover(), rls.RateLimitService_ShouldRateLimit_FullMethodName, &err) }()
 	c := s.calls.get()
 	if err := read(c); err != nil {
 		return nil, err
@@ -114,19 +119,13 @@ func (s *Service) shouldRateLimit(_ any, ctx context.Context, read func(any) err
 		s.calls.put(c)
 		return nil, err
 	}
+	c.encoded = c.answer.appendTo(make([]byte, 0, 128))
 	return c, nil // the codec gives it back
 }
 
 // answer decides the call and holds it until its turn. Its errors are gRPC
-// statuses; a panic becomes one, never an empty answer, which Envoy would take
-// for OK.
-func (s *Service) answer(ctx context.Context, c *call) (err error) {
-	defer func() {
-		if r := recover(); r != nil {
-			s.opts.Logger.Error("a rate limit request made the handler panic", "panic", r, "stack", string(debug.Stack()))
-			err = grpcstatus.Error(codes.Internal, "deciding the request failed; the server's log says why")
-		}
-	}()
+// statuses.
+func (s *Service) answer(ctx context.Context, c *call) error {
 	if c.fault != nil {
 		return grpcstatus.Error(codes.InvalidArgument, c.fault.Error())
 	}
