@@ -62,17 +62,19 @@ func NewGRPC(s *Service, opts GRPCOptions) *GRPC {
 
 // Drain stops gently: health checks say NOT_SERVING, and after the delay, in
 // which clients turn elsewhere, no new call is taken and the rest are finished,
-// for at most the time limit.
-func (g *GRPC) Drain(delay, limit time.Duration) {
+// for at most the time limit. It tells whether all were.
+func (g *GRPC) Drain(delay, limit time.Duration) bool {
 	g.Health.server.Shutdown()
 	time.Sleep(delay)
 	done := make(chan struct{})
 	go func() { defer close(done); g.GracefulStop() }()
 	select {
 	case <-done:
+		return true
 	case <-time.After(limit):
 		g.Stop()
 		<-done
+		return false
 	}
 }
 

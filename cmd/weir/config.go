@@ -72,7 +72,7 @@ func (c *serveConfig) addFlags(f *pflag.FlagSet) {
 	f.BoolVar(&c.shadow, "shadow", false, "never refuse and never hold; statuses and metadata tell what would have been")
 	f.IntVar(&c.maxHeld, "max-held", server.DefaultMaxHeld, "requests that leaky buckets hold at once at most")
 	c.compat = choice{[]string{"none", "envoyproxy"}, "none"}
-	f.Var(&c.compat, "compat", "envoyproxy: charge and count as envoyproxy/ratelimit does (--charge each --count-denied)")
+	f.Var(&c.compat, "compat", "envoyproxy: charge and count as envoyproxy/ratelimit does (--charge each --count-denied, which win if given too)")
 
 	c.logLevel = choice{[]string{"debug", "info", "warn", "error"}, "info"}
 	f.Var(&c.logLevel, "log-level", "what to log")
@@ -80,10 +80,16 @@ func (c *serveConfig) addFlags(f *pflag.FlagSet) {
 	f.Var(&c.logFormat, "log-format", "how to log")
 }
 
-// complete checks what flags alone cannot, and applies --compat.
-func (c *serveConfig) complete() error {
+// complete checks what flags alone cannot, and applies --compat, than which the
+// flags that it stands for are stronger.
+func (c *serveConfig) complete(f *pflag.FlagSet) error {
 	if c.compat.value == "envoyproxy" {
-		c.charge.value, c.countDenied = "each", true
+		if !f.Changed("charge") {
+			c.charge.value = "each"
+		}
+		if !f.Changed("count-denied") {
+			c.countDenied = true
+		}
 	}
 	for _, r := range c.rules {
 		if r == "" {

@@ -34,7 +34,8 @@ func newDecide() *cobra.Command {
 		Short: "ask a running server whether a request may pass, as Envoy does",
 		Long: `Ask a running server whether a request may pass, as Envoy does, and print the
 decision. The entries make up one descriptor, in this order; a comma standing
-alone begins another one. The request is charged like any other.`,
+alone begins another one. The request is charged like any other. A refusal is an
+answer too: the exit code is 0.`,
 		Example: `  weir decide default endpoint=/api/posts user=alice --times 3
   weir decide default endpoint=/api/login , remote_address=192.0.2.7`,
 		Args: atLeast(2, "a domain and one key=value at least"),
@@ -152,6 +153,10 @@ func describeAnswer(req *rls.RateLimitRequest, resp *rls.RateLimitResponse) stri
 		}
 		fmt.Fprintln(&b, statusText(st))
 	}
+	weir := resp.DynamicMetadata.GetFields()["weir"].GetStructValue()
+	for _, rule := range weir.GetFields()["shadow"].GetListValue().GetValues() {
+		fmt.Fprintf(&b, "  in shadow, %s would have refused it\n", rule.GetStringValue())
+	}
 	for _, h := range resp.ResponseHeadersToAdd {
 		fmt.Fprintf(&b, "  %s: %s\n", h.Key, h.Value)
 	}
@@ -172,7 +177,7 @@ func statusText(st *rls.RateLimitResponse_DescriptorStatus) string {
 	case l == nil && st.LimitRemaining > 0:
 		return "OK, unlimited"
 	case l == nil:
-		return "OK, no limit"
+		return "OK, no limit (`weir explain` says why)"
 	}
 	text := fmt.Sprintf("%v, limit %d %s, %d left", st.Code, l.RequestsPerUnit, perText(l), st.LimitRemaining)
 	if st.DurationUntilReset != nil {

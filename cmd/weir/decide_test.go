@@ -49,7 +49,7 @@ OVER_LIMIT
 (?s:.*)`},
 		{"a comma between descriptors", []string{"endpoint=/free", ",", "nothing=a=b", "x=", ",", "endpoint=/shut"}, `OVER_LIMIT
   endpoint=/free: OK, unlimited
-  nothing=a=b x=: OK, no limit
+  nothing=a=b x=: OK, no limit \(.weir explain. says why\)
   endpoint=/shut: OVER_LIMIT, limit 0 an hour, 0 left, waiting cannot help
   X-Ratelimit-Limit: 0
   X-Ratelimit-Remaining: 0

@@ -65,7 +65,7 @@ func newRoot() *cobra.Command {
 gRPC client.
 
 Each flag can also be set by the environment: --grpc-addr is WEIR_GRPC_ADDR (a
-flag wins). Exit codes: 0 done, 1 it failed, 2 wrong use.`,
+flag wins; values of a repeatable flag are separated by commas). Exit codes: 0 done, 1 it failed, 2 wrong use.`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args: func(_ *cobra.Command, args []string) error {
@@ -112,7 +112,11 @@ func fromEnvironment(flags *pflag.FlagSet) (err error) {
 		if !ok || f.Changed || err != nil || f.Name == "help" {
 			return
 		}
-		if e := flags.Set(f.Name, value); e != nil {
+		set := func() error { return flags.Set(f.Name, value) }
+		if list, ok := f.Value.(pflag.SliceValue); ok { // a repeatable flag
+			set = func() error { return list.Replace(strings.Split(value, ",")) }
+		}
+		if e := set(); e != nil {
 			err = usagef("environment %s: %w", name, e)
 		}
 	})

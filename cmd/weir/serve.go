@@ -43,7 +43,7 @@ func newServe() *cobra.Command {
 over HTTP. With no flags: counters in memory and an embedded sample of rules.`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := c.complete(); err != nil {
+			if err := c.complete(cmd.Flags()); err != nil {
 				return err
 			}
 			return serve(cmd.Context(), &c, cmd.OutOrStdout(), cmd.ErrOrStderr())
@@ -118,7 +118,9 @@ func serve(ctx context.Context, c *serveConfig, stdout, stderr io.Writer) error 
 	<-ctx.Done()
 	log.Info("stopping", "drain_delay", c.drainDelay)
 	draining.Store(true)
-	grpcServer.Drain(c.drainDelay, drainLimit)
+	if !grpcServer.Drain(c.drainDelay, drainLimit) {
+		log.Warn("stopped before all calls were answered", "limit", drainLimit)
+	}
 	stopHTTP(httpServer)
 	cancel()
 	return background.Wait()
@@ -232,6 +234,12 @@ func announce(w io.Writer, c *serveConfig, live *rules.Live, grpcAddr, httpAddr 
 	fmt.Fprintf(w, "weir %s serves %s in %s from %s, counters in %s\n", versionText(), count(n, "rule"), count(domains, "domain"), from, redis.Redact(c.store))
 	fmt.Fprintf(w, "  gRPC %s  (envoy.service.ratelimit.v3.RateLimitService, weir.v1, health)\n", grpcAddr)
 	fmt.Fprintf(w, "  HTTP %s  (/healthz /readyz /rules /json)\n", httpAddr)
+	if c.shadow {
+		fmt.Fprintln(w, "  in shadow: nothing is refused")
+	}
+	if c.charge.value == "each" {
+		fmt.Fprintln(w, "  each limit is charged on its own, also for requests that another refuses")
+	}
 	if len(c.rules) == 0 {
 		addr := ""
 		if grpcAddr != defaultAddr {

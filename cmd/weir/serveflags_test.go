@@ -24,6 +24,7 @@ func TestWhatARefusedRequestCharges(t *testing.T) {
 		{"nothing, when told so", []string{"--charge", "all-or-nothing"}, "1 left"},
 		{"each limit that lets it pass", []string{"--charge", "each"}, "0 left"},
 		{"as envoyproxy/ratelimit does", []string{"--compat", "envoyproxy"}, "0 left"},
+		{"as the flag says that --compat stands for", []string{"--compat", "envoyproxy", "--charge", "all-or-nothing"}, "1 left"},
 	} {
 		s := serving(t, append(x.flags, "--rules", rulesFile(t, twoLimits))...)
 		if got := s.codes(t, 2, "default", "endpoint=/a", ",", "user=1"); got != "AD" {
@@ -63,7 +64,7 @@ rules:
 func TestAServerInShadowLetsAllPass(t *testing.T) {
 	s := serving(t, "--shadow", "--rules", rulesFile(t, twoLimits))
 	r := s.decide(t, "default", "endpoint=/a", "--times", "3")
-	r.want(t, exitDone, "OK\n  endpoint=/a: OVER_LIMIT")
+	r.want(t, exitDone, "OK\n  endpoint=/a: OVER_LIMIT", "in shadow, endpoint=/a would have refused it")
 	if strings.Contains(r.stdout, "\nOVER_LIMIT\n") || strings.Contains(r.stdout, "Retry-After") {
 		t.Errorf("refused:\n%s", r.stdout)
 	}

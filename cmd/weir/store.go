@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	goredis "github.com/redis/go-redis/v9"
 	"golang.org/x/sync/errgroup"
 
 	"weir/limiter"
@@ -31,6 +32,7 @@ func openStore(ctx context.Context, background *errgroup.Group, c *serveConfig, 
 		return m, func() {}, nil
 	}
 	health.SetStore(true) // until its breaker opens
+	goredis.SetLogger(clientLog{log})
 	standby := limiter.NewStandby(opts)
 	background.Go(func() error { standby.Run(ctx, sweepInterval); return nil })
 	connecting, cancel := context.WithTimeout(ctx, connectLimit)
@@ -56,6 +58,14 @@ func openStore(ctx context.Context, background *errgroup.Group, c *serveConfig, 
 			log.Warn("closing the store", "err", err)
 		}
 	}, nil
+}
+
+// clientLog takes what the Redis client would print by itself: details of what
+// the store logs in its own words.
+type clientLog struct{ log *slog.Logger }
+
+func (l clientLog) Printf(ctx context.Context, format string, v ...any) {
+	l.log.DebugContext(ctx, "redis client: "+fmt.Sprintf(format, v...))
 }
 
 func memoryOptions(c *serveConfig, log *slog.Logger) limiter.MemoryOptions {
