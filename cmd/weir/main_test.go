@@ -86,6 +86,10 @@ func TestTheEnvironmentSetsFlagsThatAreNotGiven(t *testing.T) {
 	weir(t, "explain", "default", "endpoint=/a").want(t, exitDone, "rule one matches")
 	weir(t, "explain", "default", "endpoint=/a", "--rules", two).want(t, exitDone, "rule two matches")
 
+	three := rulesFile(t, `rules: [{name: three, endpoint: /b, limit: 1, window: 1h}]`)
+	t.Setenv("WEIR_RULES", one+","+three)
+	weir(t, "explain", "default", "endpoint=/b").want(t, exitDone, "rule three matches")
+
 	t.Setenv("WEIR_MAX_HELD", "many")
 	r := weir(t, "serve", "--rules", one)
 	r.want(t, exitWrongUse, "WEIR_MAX_HELD", "--max-held", "integer")
