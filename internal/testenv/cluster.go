@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 )
 
 // RedisClusterOptions is how a Redis Cluster is started.
@@ -22,10 +21,6 @@ type RedisClusterOptions struct {
 type RedisCluster struct {
 	Nodes []*Redis // the masters first, as they were at the start
 }
-
-// clusterWait is how long the nodes may take to agree: some seconds where the
-// machine is idle.
-const clusterWait = 60 * time.Second
 
 // StartRedisCluster runs the nodes of a Redis Cluster on 127.0.0.1, and returns
 // when all of them hold it for whole.
@@ -54,12 +49,12 @@ func StartRedisCluster(t testing.TB, o RedisClusterOptions) *RedisCluster {
 			node.MustDo(t, "CLUSTER", "MEET", host, port, strconv.Itoa(buses[j]))
 		}
 	}
-	await(t, "every node knows every other", clusterWait, func() bool {
+	await(t, "every node knows every other", func() bool {
 		return c.all(func(r *Redis) bool { return clusterInfo(r, "cluster_known_nodes") == strconv.Itoa(n) })
 	})
 	for i, node := range c.Nodes[o.Masters:] {
 		id := c.Nodes[i%o.Masters].MustDo(t, "CLUSTER", "MYID")
-		await(t, "a replica knows its master", clusterWait, func() bool {
+		await(t, "a replica knows its master", func() bool {
 			_, err := node.Do("CLUSTER", "REPLICATE", id)
 			return err == nil
 		})
@@ -72,7 +67,7 @@ func StartRedisCluster(t testing.TB, o RedisClusterOptions) *RedisCluster {
 // many replicas that keep up.
 func (c *RedisCluster) awaitWhole(t testing.TB, replicas int) {
 	t.Helper()
-	await(t, fmt.Sprintf("the cluster is whole with %d replicas", replicas), clusterWait, func() bool {
+	await(t, fmt.Sprintf("the cluster is whole with %d replicas", replicas), func() bool {
 		following := 0
 		whole := c.all(func(r *Redis) bool {
 			if r.Info("master_link_status") == "up" {
@@ -128,7 +123,7 @@ func (c *RedisCluster) Addrs() string {
 func (c *RedisCluster) Master(t testing.TB, key string) *Redis {
 	t.Helper()
 	var master *Redis
-	await(t, "a master of "+key, clusterWait, func() bool {
+	await(t, "a master of "+key, func() bool {
 		master = c.find(key, "master")
 		return master != nil
 	})
@@ -139,7 +134,7 @@ func (c *RedisCluster) Master(t testing.TB, key string) *Redis {
 func (c *RedisCluster) Replica(t testing.TB, key string) *Redis {
 	t.Helper()
 	var replica *Redis
-	await(t, "a replica of "+key, clusterWait, func() bool {
+	await(t, "a replica of "+key, func() bool {
 		replica = c.find(key, "slave")
 		return replica != nil
 	})
@@ -216,7 +211,7 @@ func holds(r string, slot int) bool {
 func (c *RedisCluster) AwaitFailover(t testing.TB, key string) *Redis {
 	t.Helper()
 	var master *Redis
-	await(t, "a failover", clusterWait, func() bool {
+	await(t, "a failover", func() bool {
 		master = c.find(key, "master")
 		return master != nil && c.all(func(r *Redis) bool { return clusterInfo(r, "cluster_state") == "ok" })
 	})

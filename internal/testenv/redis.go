@@ -109,13 +109,17 @@ func infoField(info, field string) string {
 	return ""
 }
 
+// longestWait is how long programs may take to agree: some seconds where the
+// machine is idle.
+const longestWait = 60 * time.Second
+
 // await polls until what is true. The programs that tests start have no way to
 // tell a test that something is so.
-func await(t testing.TB, what string, wait time.Duration, is func() bool) {
+func await(t testing.TB, what string, is func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(wait); !is(); time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(longestWait); !is(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("testenv: not after %v: %s", wait, what)
+			t.Fatalf("testenv: not after %v: %s", longestWait, what)
 		}
 	}
 }

@@ -39,13 +39,13 @@ func StartSentinel(t testing.TB, o SentinelOptions) *Sentinel {
 	for range o.Replicas {
 		s.Nodes = append(s.Nodes, StartRedis(t, RedisOptions{Args: append([]string{"--replicaof", host, port}, args...)}))
 	}
-	await(t, "replicas follow the master", clusterWait, func() bool {
+	await(t, "replicas follow the master", func() bool {
 		return s.count(func(r *Redis) bool { return r.Info("master_link_status") == "up" }) == o.Replicas
 	})
 	for range o.Sentinels {
 		s.Sentinels = append(s.Sentinels, s.startSentinel(t, host, port, o.Sentinels/2+1))
 	}
-	await(t, "the sentinels know each other and the replicas", clusterWait, func() bool {
+	await(t, "the sentinels know each other and the replicas", func() bool {
 		for _, sentinel := range s.Sentinels {
 			text, err := sentinel.Do("SENTINEL", "MASTER", s.Name)
 			if err != nil || !hasPair(text, "num-other-sentinels", fmt.Sprint(o.Sentinels-1)) || !hasPair(text, "num-slaves", fmt.Sprint(o.Replicas)) {
@@ -104,7 +104,7 @@ func (s *Sentinel) Addrs() string {
 func (s *Sentinel) Master(t testing.TB) *Redis {
 	t.Helper()
 	var master *Redis
-	await(t, "a master that all sentinels agree on", clusterWait, func() bool {
+	await(t, "a master that all sentinels agree on", func() bool {
 		master = nil
 		for i, sentinel := range s.Sentinels {
 			text, err := sentinel.Do("SENTINEL", "GET-MASTER-ADDR-BY-NAME", s.Name)
@@ -133,7 +133,7 @@ func (s *Sentinel) node(addr string) *Redis {
 // wrote.
 func (s *Sentinel) AwaitReplicas(t testing.TB, n int) {
 	t.Helper()
-	await(t, "replicas follow the master", clusterWait, func() bool {
+	await(t, "replicas follow the master", func() bool {
 		return s.count(func(r *Redis) bool { return r.Info("master_link_status") == "up" }) >= n
 	})
 }

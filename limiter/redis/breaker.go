@@ -2,7 +2,9 @@ package redis
 
 import (
 	"context"
+	"fmt"
 	"math/rand/v2"
+	"strings"
 	"sync/atomic"
 	"time"
 )
@@ -16,7 +18,7 @@ type breaker struct {
 
 	failures atomic.Int32 // in a row
 	open     atomic.Bool
-	wake     chan error
+	wake     chan struct{}
 }
 
 // failuresToOpen is how many failures in a row open the breaker. At 2,000
@@ -30,7 +32,7 @@ const (
 )
 
 func newBreaker(probe func(context.Context) error, changed func(open bool, cause error)) *breaker {
-	return &breaker{probe: probe, changed: changed, wake: make(chan error, 1)}
+	return &breaker{probe: probe, changed: changed, wake: make(chan struct{}, 1)}
 }
 
 func (b *breaker) isOpen() bool { return b.open.Load() }
@@ -50,31 +52,58 @@ func (b *breaker) failed(err error) {
 // trip opens the breaker.
 func (b *breaker) trip(err error) {
 	if b.open.CompareAndSwap(false, true) {
-		b.changed(true, err)
-		b.wake <- err
+		b.changed(true, explain(err))
+		b.wake <- struct{}{}
 	}
 }
 
-// run probes while the breaker is open, until the context ends.
+// run probes while the breaker is open, until the context ends. A Redis that
+// answers probes but still fails, such as a replica in a master's place, is not
+// probed more often each time that the breaker opens.
 func (b *breaker) run(ctx context.Context) {
+	wait := firstProbe
+	var closed time.Time
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-b.wake:
 		}
-		for wait := firstProbe; ; wait = min(2*wait, lastProbe) {
+		if time.Since(closed) > 2*lastProbe {
+			wait = firstProbe
+		}
+		for answered := false; !answered; wait = min(2*wait, lastProbe) {
 			select {
 			case <-ctx.Done():
 				return
 			case <-time.After(wait/2 + rand.N(wait)):
 			}
-			if b.probe(ctx) == nil {
-				break
-			}
+			answered = b.probe(ctx) == nil
 		}
 		b.failures.Store(0)
+		b.changed(false, nil) // before it may open again, so that changes are told in order
+		closed = time.Now()
 		b.open.Store(false)
-		b.changed(false, nil)
 	}
+}
+
+// explain adds to an error of Redis what one may do about it.
+func explain(err error) error {
+	text := err.Error()
+	for _, hint := range []struct{ sign, advice string }{
+		{"WRONGPASS", "correct the user and the password in the URL"},
+		{"NOAUTH", "name the password in the URL, such as redis://:PASSWORD@host"},
+		{"NOPERM", "have the ACL user run scripts on keys with the prefix of this store's"},
+		{"The user executing the script can't", "have the ACL user run all commands of the scripts on keys with the prefix of this store's"},
+		{"x509:", "have this machine trust the authority of Redis's certificate, such as by SSL_CERT_FILE, or add ?skip_verify=true to the URL"},
+		{"READONLY", "the URL names a replica; name its master, or let sentinels do so by redis+sentinel://"},
+		{"OOM", "raise Redis's maxmemory"},
+		{"LOADING", "wait: Redis reads its data"},
+		{"MOVED", "the URL names a node of a cluster: redis+cluster:// is for that"},
+	} {
+		if strings.Contains(text, hint.sign) {
+			return fmt.Errorf("%w; %s", err, hint.advice)
+		}
+	}
+	return err
 }

@@ -20,6 +20,7 @@ type denyCache struct {
 type denyShard struct {
 	mu      sync.Mutex
 	refused map[keyHash]refusal
+	forgot  time.Time // when one was forgotten last
 }
 
 // refusal is the last one of a counter.
@@ -28,7 +29,8 @@ type refusal struct {
 	capacity int64
 	cost     uint64
 	decision limiter.Decision
-	at       time.Time
+	asked    time.Time
+	answered time.Time
 	until    time.Time
 }
 
@@ -70,9 +72,11 @@ func (c *denyCache) answer(hits []limiter.Hit, keys []keyHash, now time.Time) []
 }
 
 // cacheable tells whether a refusal of this hit changes nothing and depends on
-// nothing but its counter.
+// nothing but its counter: that of a leaky bucket may depend on the caller's
+// deadline, and so does the wait after it.
 func cacheable(h *limiter.Hit) bool {
-	return h.Cost > 0 && !h.Refund && !h.Shadow && !h.Quota && !h.Limit.CountDenied
+	return h.Cost > 0 && !h.Refund && !h.Shadow && !h.Quota && !h.Limit.CountDenied &&
+		(h.Limit.Algorithm != limiter.LeakyBucket || h.MaxDelay == limiter.NoDeadline)
 }
 
 func (c *denyCache) recall(h *limiter.Hit, k keyHash, now time.Time) (limiter.Decision, bool) {
@@ -80,10 +84,10 @@ func (c *denyCache) recall(h *limiter.Hit, k keyHash, now time.Time) (limiter.De
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	r, ok := s.refused[k]
-	if !ok || r.limit != h.Limit.Requests || r.capacity != h.Limit.Numbers().Capacity || r.cost != h.Cost || !now.Before(r.until) || now.Before(r.at) {
+	if !ok || r.limit != h.Limit.Requests || r.capacity != h.Limit.Numbers().Capacity || r.cost != h.Cost || !now.Before(r.until) || now.Before(r.asked) {
 		return limiter.Decision{}, false
 	}
-	passed := now.Sub(r.at)
+	passed := max(0, now.Sub(r.answered))
 	d := r.decision
 	d.ResetAfter = max(0, d.ResetAfter-passed)
 	if d.RetryAfter > 0 {
@@ -92,21 +96,30 @@ func (c *denyCache) recall(h *limiter.Hit, k keyHash, now time.Time) (limiter.De
 	return d, true
 }
 
-// remember keeps the refusals of a request that one round trip decided.
-func (c *denyCache) remember(hits []limiter.Hit, decisions []limiter.Decision, keys []keyHash, now time.Time) {
+// remember keeps the refusals of a request that one round trip decided, which was
+// asked for at a time. Redis said so at some moment since: a refusal is kept as if
+// it had been the first, and its wait counted as if it had been the last.
+func (c *denyCache) remember(hits []limiter.Hit, decisions []limiter.Decision, keys []keyHash, asked time.Time) {
 	if c.longest == 0 {
 		return
 	}
+	var answered time.Time
 	for i := range hits {
 		h, d := &hits[i], &decisions[i]
-		if d.Allowed || !cacheable(h) || h.Limit.Algorithm == limiter.LeakyBucket && h.MaxDelay < limiter.NoDeadline {
-			continue // a leaky bucket may have refused for the deadline's sake
+		if h.Refund {
+			c.forget(keys[i]) // what was refused while it was under way
+		}
+		if d.Allowed || !cacheable(h) {
+			continue
+		}
+		if answered.IsZero() {
+			answered = time.Now()
 		}
 		left := c.longest
 		if d.RetryAfter > 0 {
 			left = min(left, d.RetryAfter)
 		}
-		c.keep(keys[i], refusal{h.Limit.Requests, h.Limit.Numbers().Capacity, h.Cost, *d, now, now.Add(left)})
+		c.keep(keys[i], refusal{h.Limit.Requests, h.Limit.Numbers().Capacity, h.Cost, *d, asked, answered, asked.Add(left)})
 	}
 }
 
@@ -114,11 +127,14 @@ func (c *denyCache) keep(k keyHash, r refusal) {
 	s := c.shard(k)
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if !r.asked.After(s.forgot) {
+		return // what was forgotten since may be this refusal's reason
+	}
 	before := len(s.refused)
 	defer func() { c.size.Add(int64(len(s.refused) - before)) }()
 	if len(s.refused) >= maxRefusals {
 		for old, x := range s.refused {
-			if !r.at.Before(x.until) {
+			if !r.asked.Before(x.until) {
 				delete(s.refused, old)
 			}
 		}
@@ -134,6 +150,7 @@ func (c *denyCache) forget(k keyHash) {
 	s := c.shard(k)
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.forgot = time.Now()
 	if _, ok := s.refused[k]; ok {
 		delete(s.refused, k)
 		c.size.Add(-1)

@@ -56,28 +56,27 @@ type call struct {
 
 // eval runs a script and waits until the timeout or the context's end.
 func (p *pipe) eval(ctx context.Context, c *call) ([]int64, error) {
-	reply, err := p.evalOnce(ctx, c)
+	reply, err := p.evalOnce(ctx, "evalsha", c.script.sha, c)
 	if err == nil || !redis.HasErrorPrefix(err, "NOSCRIPT") {
 		return reply, err
 	}
-	if err := p.load(ctx, c.script); err != nil {
-		return nil, fmt.Errorf("loading a script into Redis: %w", err)
-	}
+	// Once more with the text, which loads it, on the node that wants it: no other
+	// node need answer, and no SCRIPT FLUSH can come between.
 	c.now = time.Now()
-	return p.evalOnce(ctx, c)
+	return p.evalOnce(ctx, "eval", c.script.text, c)
 }
 
-func (p *pipe) evalOnce(ctx context.Context, c *call) ([]int64, error) {
+func (p *pipe) evalOnce(ctx context.Context, name string, script any, c *call) ([]int64, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
 	words := make([]any, 0, 3+len(c.keys)+len(c.args))
-	words = append(words, "evalsha", c.script.sha, len(c.keys))
+	words = append(words, name, script, len(c.keys))
 	for _, k := range c.keys {
 		words = append(words, k)
 	}
 	words = append(words, c.args...)
-	cmd := redis.NewIntSliceCmd(ctx, words...)
+	cmd := once{redis.NewIntSliceCmd(ctx, words...)}
 	cmd.SetFirstKeyPos(3)
 	waiting := p.patience(ctx, c.now)
 	err := p.batches.Submit(ctx, cmd).WaitContext(waiting)
@@ -86,6 +85,13 @@ func (p *pipe) evalOnce(ctx context.Context, c *call) ([]int64, error) {
 	}
 	return cmd.Val(), nil
 }
+
+// once is a command that may have been run when its answer is lost. The client of
+// a cluster would send it again, whatever its MaxRetries.
+type once struct{ *redis.IntSliceCmd }
+
+// NoRetry implements redis.Cmder.
+func (once) NoRetry() bool { return true }
 
 // patience is the context that ends a wait: the caller's, if its deadline comes
 // before the store's timeout, else an alarm. A caller that leaves earlier is
@@ -121,13 +127,6 @@ func (a *alarm) Err() error {
 	default:
 		return nil
 	}
-}
-
-// load gives Redis the script, on a cluster every master.
-func (p *pipe) load(ctx context.Context, s *script) error {
-	return p.everywhere(ctx, func(ctx context.Context, c redis.Cmdable) error {
-		return c.ScriptLoad(ctx, s.text).Err()
-	})
 }
 
 // everywhere calls f for the Redis, or for every master of a cluster.

@@ -1,8 +1,11 @@
 package redis
 
 import (
+	"errors"
 	"fmt"
+	"net"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
 
@@ -14,87 +17,253 @@ func Schemes() []string {
 	return []string{"redis", "rediss", "unix", "redis+sentinel", "redis+cluster"}
 }
 
+// address is a URL in its parts. net/url cannot read several hosts, and puts
+// passwords into its errors.
+type address struct {
+	scheme         string
+	user, password string
+	hosts          string // all of them, as written
+	path           string
+	query          string
+}
+
 // dial returns a client for a URL:
 //
-//	redis://[user:password@]host[:port][/db]      rediss:// with TLS
+//	redis://[user:password@][host[:port]][/db]      rediss:// with TLS
 //	unix://[user:password@]/path/to/socket[?db=N]
 //	redis+sentinel://[user:password@]host[:port],…/MASTER[/db]
 //	redis+cluster://[user:password@]host[:port],…      both: ?tls=true with TLS
 //
-// It does not connect yet. Timeouts and retries of the URL give way to ours.
+// With TLS, ?skip_verify=true takes any certificate. The others of go-redis's
+// options go with the first two lines, but timeouts and retries give way to ours.
+// It does not connect yet.
 func dial(text string, timeout time.Duration) (redis.UniversalClient, error) {
-	scheme, rest, ok := strings.Cut(text, "://")
-	if !ok {
-		return nil, fmt.Errorf("%q is no URL such as redis://host:6379", Redact(text))
-	}
-	switch scheme {
-	case "redis", "rediss", "unix":
-		o, err := redis.ParseURL(text)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", Redact(text), err)
+	a, err := split(text)
+	if err == nil {
+		var client redis.UniversalClient
+		switch a.scheme {
+		case "redis", "rediss", "unix":
+			client, err = a.one(timeout)
+		default:
+			client, err = a.many(timeout)
 		}
-		return redis.NewClient(tune(o, timeout)), nil
-	case "redis+sentinel", "redis+cluster":
-		return dialMany(scheme, rest, timeout)
+		if err == nil {
+			return client, nil
+		}
 	}
-	return nil, fmt.Errorf("scheme %s:// is unknown; allowed: %s", scheme, strings.Join(Schemes(), "://, ")+"://")
+	if text == "" {
+		text = "an empty text"
+	}
+	return nil, fmt.Errorf("%s: %w", Redact(text), err)
 }
 
-// dialMany reads the URLs that name several hosts, which net/url cannot: all but
-// the first host are cut out, and the rest is read as a plain URL.
-func dialMany(scheme, rest string, timeout time.Duration) (redis.UniversalClient, error) {
-	authority, path, _ := strings.Cut(rest, "/")
-	userinfo := ""
+var (
+	errNoURL   = errors.New("a URL such as redis://host:6379 is wanted")
+	errEscape  = errors.New("user and password are to be percent-encoded, such as %2F for a slash")
+	errTooMany = errors.New("several hosts are for redis+cluster://host,… and redis+sentinel://host,…/MASTER")
+	errPort    = errors.New("a port is a number from 1 to 65535")
+)
+
+func split(text string) (a address, err error) {
+	scheme, rest, ok := strings.Cut(text, "://")
+	if !ok || strings.ContainsAny(scheme, ":@/") {
+		return a, errNoURL
+	}
+	known := false
+	for _, s := range Schemes() {
+		known = known || s == scheme
+	}
+	if !known {
+		return a, fmt.Errorf("scheme %s:// is unknown; allowed: %s", scheme, strings.Join(Schemes(), "://, ")+"://")
+	}
+	if strings.Contains(rest, "#") {
+		return a, errors.New("nothing may follow a #; in a password it is %23")
+	}
+	a.scheme = scheme
+	rest, a.query, _ = strings.Cut(rest, "?")
+	authority, path, hasPath := strings.Cut(rest, "/")
+	if hasPath {
+		a.path = "/" + path
+	}
+	if scheme != "unix" && strings.Contains(a.path, "@") || strings.Contains(a.query, "@") && !strings.Contains(authority, "@") {
+		return a, errEscape
+	}
 	if i := strings.LastIndex(authority, "@"); i >= 0 {
-		userinfo, authority = authority[:i+1], authority[i+1:]
+		user, password, _ := strings.Cut(authority[:i], ":")
+		authority = authority[i+1:]
+		if a.user, err = unescape(user); err == nil {
+			a.password, err = unescape(password)
+		}
 	}
-	authority, query, hasQuery := strings.Cut(authority, "?")
-	if hasQuery {
-		path = "?" + query
-	} else {
-		path = "/" + path
+	a.hosts = authority
+	return a, err
+}
+
+func unescape(text string) (string, error) {
+	plain, err := url.PathUnescape(text)
+	if err != nil || strings.ContainsAny(text, " \t\r\n") {
+		return "", errEscape
 	}
-	u, err := url.Parse("redis://" + userinfo + "host" + path)
+	return plain, nil
+}
+
+// one is a client for a URL with one host, or a socket.
+func (a *address) one(timeout time.Duration) (redis.UniversalClient, error) {
+	plain := a.scheme + "://"
+	switch {
+	case a.scheme == "unix" && (a.hosts != "" || strings.Trim(a.path, "/") == ""):
+		return nil, errors.New("the path of a socket is wanted after three slashes: unix:///path/to/socket")
+	case a.scheme == "unix":
+		plain += a.path
+	case strings.Contains(a.hosts, ","):
+		return nil, errTooMany
+	default:
+		host := a.hosts
+		if host == "" || strings.HasPrefix(host, ":") && strings.Count(host, ":") == 1 {
+			host = "localhost" + host
+		}
+		host, err := hostPort(host, "6379")
+		if err != nil {
+			return nil, err
+		}
+		db, err := database(strings.TrimPrefix(a.path, "/"))
+		if err != nil {
+			return nil, err
+		}
+		plain += fmt.Sprintf("%s/%d", host, db)
+	}
+	if a.query != "" {
+		plain += "?" + a.query
+	}
+	o, err := redis.ParseURL(plain)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", Redact(scheme+"://"+rest), err)
+		return nil, err
 	}
-	secure := "redis"
-	if u.Query().Get("tls") == "true" {
-		secure = "rediss"
+	if o.DB < 0 {
+		return nil, errDatabase
 	}
-	hosts := strings.Split(authority, ",")
-	for i, h := range hosts {
-		if h == "" {
-			return nil, fmt.Errorf("%s: a host is empty", Redact(scheme+"://"+rest))
+	o.Username, o.Password = a.user, a.password
+	return redis.NewClient(tune(o, timeout)), nil
+}
+
+// many is a client for the nodes of a cluster, or for what sentinels watch.
+func (a *address) many(timeout time.Duration) (redis.UniversalClient, error) {
+	sentinel := a.scheme == "redis+sentinel"
+	port := "6379"
+	if sentinel {
+		port = "26379"
+	}
+	var hosts []string
+	for host := range strings.SplitSeq(a.hosts, ",") {
+		host, err := hostPort(host, port)
+		if err != nil {
+			return nil, err
 		}
-		if !strings.Contains(h, ":") || strings.HasSuffix(h, "]") {
-			hosts[i] = h + ":" + map[string]string{"redis+sentinel": "26379", "redis+cluster": "6379"}[scheme]
-		}
+		hosts = append(hosts, host)
 	}
-	master, db, _ := strings.Cut(strings.Trim(u.Path, "/"), "/")
-	if scheme == "redis+cluster" {
-		if master != "" {
-			return nil, fmt.Errorf("%s: a cluster has no %q: its only database is 0", Redact(scheme+"://"+rest), master)
-		}
-		db = ""
-	} else if master == "" {
-		return nil, fmt.Errorf("%s: the master's name is missing: redis+sentinel://host:26379/MASTER", Redact(scheme+"://"+rest))
-	}
-	first, err := redis.ParseURL(secure + "://" + userinfo + hosts[0] + "/" + db)
+	scheme, err := a.security()
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", Redact(scheme+"://"+rest), err)
+		return nil, err
 	}
-	tune(first, timeout)
+	master, db, _ := strings.Cut(strings.Trim(a.path, "/"), "/")
+	if !sentinel && master != "" {
+		return nil, errors.New("a cluster has no path: its only database is 0")
+	}
+	if sentinel && master == "" {
+		return nil, errors.New("the master's name is missing: redis+sentinel://host:26379/MASTER")
+	}
+	o, err := redis.ParseURL(scheme)
+	if err != nil {
+		return nil, err
+	}
+	if o.DB, err = database(db); err != nil {
+		return nil, err
+	}
+	tune(o, timeout)
 	all := &redis.UniversalOptions{
-		Addrs: hosts, DB: first.DB, Username: first.Username, Password: first.Password, TLSConfig: first.TLSConfig,
-		DialTimeout: first.DialTimeout, ReadTimeout: first.ReadTimeout, WriteTimeout: first.WriteTimeout, PoolTimeout: first.PoolTimeout,
-		MaxRetries: first.MaxRetries, DisableIdentity: true, Protocol: first.Protocol,
-		IsClusterMode: scheme == "redis+cluster",
+		Addrs: hosts, DB: o.DB, Username: a.user, Password: a.password, TLSConfig: o.TLSConfig,
+		DialTimeout: o.DialTimeout, ReadTimeout: o.ReadTimeout, WriteTimeout: o.WriteTimeout, PoolTimeout: o.PoolTimeout,
+		MaxRetries: o.MaxRetries, DialerRetries: o.DialerRetries, DisableIdentity: true, Protocol: o.Protocol,
+		IsClusterMode: !sentinel,
 	}
-	if scheme == "redis+sentinel" {
+	if all.TLSConfig != nil {
+		all.TLSConfig.ServerName = "" // each node answers to its own
+	}
+	if sentinel {
 		all.MasterName = master
 	}
 	return redis.NewUniversalClient(all), nil
+}
+
+// security reads the query of a URL with several hosts: it returns the plain URL
+// of a host with the same.
+func (a *address) security() (string, error) {
+	query, err := url.ParseQuery(a.query)
+	if err != nil {
+		return "", errors.New("what follows the ? is no query such as tls=true")
+	}
+	on := map[string]bool{"tls": false, "skip_verify": false}
+	for name, values := range query {
+		if _, known := on[name]; !known {
+			return "", fmt.Errorf("option %q is unknown; allowed: tls, skip_verify", name)
+		}
+		if on[name], err = strconv.ParseBool(values[len(values)-1]); err != nil {
+			return "", fmt.Errorf("option %s is true or false, not %q", name, values[len(values)-1])
+		}
+	}
+	switch {
+	case on["tls"] && on["skip_verify"]:
+		return "rediss://host?skip_verify=true", nil
+	case on["tls"]:
+		return "rediss://host", nil
+	}
+	return "redis://host", nil
+}
+
+// hostPort checks a host, with or without a port.
+func hostPort(text, defaultPort string) (string, error) {
+	host, port, err := net.SplitHostPort(text)
+	switch {
+	case strings.Count(text, ":") > 1 && !strings.HasPrefix(text, "["):
+		return "", errors.New("an IPv6 address stands in brackets, such as [::1]:6379")
+	case err != nil: // it has no port
+		host, port = strings.TrimSuffix(strings.TrimPrefix(text, "["), "]"), defaultPort
+	case port == "":
+		port = defaultPort
+	}
+	if host == "" {
+		return "", errors.New("a host is empty")
+	}
+	if strings.ContainsAny(host, " \t\r\n[]%<>\"\\^`{|}") {
+		return "", errors.New("a host has characters that no host has")
+	}
+	if strings.Contains(host, ":") && net.ParseIP(host) == nil {
+		return "", errors.New("what stands in brackets is no IPv6 address")
+	}
+	if err := checkPort(port); err != nil {
+		return "", err
+	}
+	return net.JoinHostPort(host, port), nil
+}
+
+func checkPort(port string) error {
+	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
+		return errPort
+	}
+	return nil
+}
+
+var errDatabase = errors.New("a database is a whole number, as in redis://host:6379/0")
+
+func database(text string) (int, error) {
+	if text == "" {
+		return 0, nil
+	}
+	n, err := strconv.ParseUint(strings.TrimSuffix(text, "/"), 10, 31)
+	if err != nil {
+		return 0, errDatabase
+	}
+	return int(n), nil
 }
 
 // tune gives a client our care: nothing waits longer than the store's timeout,
@@ -103,21 +272,25 @@ func dialMany(scheme, rest string, timeout time.Duration) (redis.UniversalClient
 func tune(o *redis.Options, timeout time.Duration) *redis.Options {
 	o.DialTimeout, o.ReadTimeout, o.WriteTimeout, o.PoolTimeout = timeout, timeout, timeout, timeout
 	o.MaxRetries = -1
+	o.DialerRetries = 1
 	o.DisableIdentity = true
 	o.ContextTimeoutEnabled = false
 	return o
 }
 
-// Redact hides the password of a URL.
+// Redact hides the password of a URL, and all that may be one.
 func Redact(text string) string {
-	scheme, rest, ok := strings.Cut(text, "://")
-	if !ok {
-		return text
-	}
-	i := strings.LastIndex(rest, "@")
+	i := strings.LastIndex(text, "@")
 	if i < 0 {
 		return text
 	}
-	user, _, _ := strings.Cut(rest[:i], ":")
-	return scheme + "://" + user + ":…@" + rest[i+1:]
+	scheme, rest, ok := strings.Cut(text[:i], "://")
+	if !ok || strings.ContainsAny(scheme, ":@/") {
+		return "…@" + text[i+1:]
+	}
+	user, _, ok := strings.Cut(rest, ":")
+	if !ok { // a password, where the colon was forgotten
+		return scheme + "://…@" + text[i+1:]
+	}
+	return scheme + "://" + user + ":…@" + text[i+1:]
 }

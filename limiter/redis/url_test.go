@@ -1,6 +1,7 @@
 package redis
 
 import (
+	"context"
 	"crypto/tls"
 	"errors"
 	"strings"
@@ -19,6 +20,8 @@ func TestURLsNameAnyRedis(t *testing.T) {
 		want string // network, address, user, password, db, TLS, as wordsOf has them
 	}{
 		{"redis://host", "tcp host:6379 db=0"},
+		{"redis://", "tcp localhost:6379 db=0"},
+		{"redis://:1234", "tcp localhost:1234 db=0"},
 		{"redis://host:1234/5", "tcp host:1234 db=5"},
 		{"redis://:secret@host", "tcp host:6379 password=secret db=0"},
 		{"redis://weir:se%40cr%2Fet@host", "tcp host:6379 user=weir password=se@cr/et db=0"},
@@ -85,6 +88,8 @@ func credentials(user, password string, c *tls.Config, db string) (words []strin
 
 func TestMalformedURLsSayWhatIsAllowedAndKeepThePassword(t *testing.T) {
 	t.Parallel()
+	ended, cancel := context.WithCancel(t.Context()) // Open waits for no Redis
+	cancel()
 	for _, c := range []struct{ url, want string }{
 		{"", "redis://host:6379"},
 		{"host:6379", "redis://host:6379"},
@@ -128,7 +133,7 @@ func TestMalformedURLsSayWhatIsAllowedAndKeepThePassword(t *testing.T) {
 		{"redis+sentinel://weir:secret@a/main/x", "database"},
 		{"redis+sentinel://weir:secret@a/main/1/2", "database"},
 	} {
-		s, err := Open(t.Context(), Options{URL: c.url, Local: limiter.NewStandby(limiter.MemoryOptions{})})
+		s, err := Open(ended, Options{URL: c.url, Local: limiter.NewStandby(limiter.MemoryOptions{})})
 		if err == nil {
 			_ = s.Close()
 			t.Errorf("%q: no error", c.url)
@@ -151,6 +156,7 @@ func TestRedactHidesThePassword(t *testing.T) {
 		{"redis://host:6379/1", "redis://host:6379/1"},
 		{"redis://:secret@host", "redis://:…@host"},
 		{"redis://weir:secret@host", "redis://weir:…@host"},
+		{"redis://secret@host", "redis://…@host"},
 		{"redis://weir:se@cr@et@host", "redis://weir:…@host"},
 		{"redis+cluster://weir:secret@a,b", "redis+cluster://weir:…@a,b"},
 		{"unix://:secret@/run/redis.sock", "unix://:…@/run/redis.sock"},
