@@ -82,7 +82,7 @@ func (s *Store) askParts(ctx context.Context, parts []*part, hits []limiter.Hit)
 		return nil, err
 	}
 	if !limiter.Passes(hits, decisions) {
-		s.giveBack(ctx, parts)
+		s.giveBack(context.WithoutCancel(ctx), parts) // also for a caller that leaves
 		err = collect(parts, decisions)
 		for i := range decisions {
 			decisions[i].Delay = 0
@@ -137,11 +137,20 @@ func (s *Store) giveBack(ctx context.Context, parts []*part) {
 				return
 			}
 			for i, at := range back.places {
-				p.answer.decisions[at].Remaining, p.answer.decisions[at].ResetAfter = a.decisions[i].Remaining, a.decisions[i].ResetAfter
+				p.show(p.index[at], &a.decisions[i])
 			}
 		})
 	}
 	wg.Wait()
+}
+
+// show makes all hits on a counter tell the state that the decision tells.
+func (p *part) show(counter int, d *limiter.Decision) {
+	for i := range p.hits {
+		if p.index[i] == counter {
+			p.answer.decisions[i].Remaining, p.answer.decisions[i].ResetAfter = d.Remaining, d.ResetAfter
+		}
+	}
 }
 
 // slotOf is the slot of a key: CRC-16/XMODEM of what stands in its first braces,

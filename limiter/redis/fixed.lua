@@ -50,7 +50,9 @@ local function charge(s, p, cost) s.count = s.count + math.min(cost, math.max(0,
 -- refuses, and in any case with its next window.
 local function save(key, s, p)
   if s.count == 0 then return redis.call('DEL', key) end
-  if s.stored > 0 and s.count ~= s.stored then return redis.call('INCRBY', key, s.count - s.stored) end
+  local stored = s.stored
+  s.stored = s.count
+  if stored > 0 and s.count ~= stored then return redis.call('INCRBY', key, s.count - stored) end
   redis.call('PSETEX', key, math.max(1, math.ceil((s.stop - p.now) / p.ms)) + slack, s.tag * SHIFT + s.count)
 end
 

@@ -20,6 +20,8 @@ var foreign = []struct{ name, command string }{
 	{"not a number", "SET K nan"},
 	{"a list of one", "RPUSH K a"},
 	{"a list of texts", "RPUSH K a b c"},
+	{"a list without a cost", "RPUSH K 5 3"},
+	{"a list with a cost that is no number", "RPUSH K 5 1 x"},
 	{"a hash", "HSET K a b"},
 	{"a set", "SADD K a"},
 	{"a sorted set", "ZADD K 1 a"},

@@ -2,12 +2,18 @@
 -- time and cost of each hit, oldest first.
 local PAGE = 16 -- hits read at once
 
--- each_hit calls f(time, cost) from the n-th hit on until it returns true.
+-- each_hit calls f(time, cost) from the n-th hit on until it returns true, or
+-- finds what is no hit of ours.
 local function each_hit(key, n, f)
   while true do
     local page = redis.call('LRANGE', key, 1 + 2 * n, 2 * (n + PAGE))
     for i = 1, #page, 2 do
-      if f(tonumber(page[i]), tonumber(page[i + 1])) then return end
+      local at, cost = tonumber(page[i]), tonumber(page[i + 1])
+      if not (at and cost) then
+        foreign = true
+        return
+      end
+      if f(at, cost) then return end
     end
     if #page < 2 * PAGE then return end
     n = n + PAGE
@@ -38,6 +44,7 @@ local function load(key, p)
     if at > s.now - p.w then return true end
     s.used, s.gone = s.used - cost, s.gone + 1
   end)
+  if foreign then s.now, s.used, s.gone = p.now, 0, 0 end
   return s
 end
 

@@ -97,14 +97,18 @@ func Open(ctx context.Context, opts Options) (*Store, error) {
 
 // connect prepares Redis, again and again until the context ends.
 func (s *Store) connect(ctx context.Context) error {
+	var why error // the last failure that is Redis's, not the context's
 	for {
 		err := s.prepare(ctx)
 		if err == nil {
 			return nil
 		}
+		if why == nil || ctx.Err() == nil {
+			why = err
+		}
 		select {
 		case <-ctx.Done():
-			return err
+			return why
 		case <-time.After(50 * time.Millisecond):
 		}
 	}
@@ -159,7 +163,7 @@ func (s *Store) Decide(ctx context.Context, hits []limiter.Hit) ([]limiter.Decis
 	}
 	decisions, err := s.ask(ctx, r, hits, now)
 	if err != nil {
-		return s.failed(ctx, hits, err)
+		return s.failed(ctx, hits, err, time.Since(now))
 	}
 	s.breaker.succeeded()
 	if denyCached {
@@ -169,10 +173,14 @@ func (s *Store) Decide(ctx context.Context, hits []limiter.Hit) ([]limiter.Decis
 	return decisions, nil
 }
 
-// failed decides by the failure policies what Redis did not.
-func (s *Store) failed(ctx context.Context, hits []limiter.Hit, err error) ([]limiter.Decision, error) {
-	if ctx.Err() != nil {
-		return nil, ctx.Err() // the caller left; that says nothing of Redis
+// failed decides by the failure policies what Redis did not. A caller that left
+// says nothing of Redis, unless Redis let its deadline pass.
+func (s *Store) failed(ctx context.Context, hits []limiter.Hit, err error, waited time.Duration) ([]limiter.Decision, error) {
+	if left := ctx.Err(); left != nil {
+		if errors.Is(left, context.DeadlineExceeded) && waited >= s.opts.Timeout/2 {
+			s.breaker.failed(errTimeout)
+		}
+		return nil, left
 	}
 	s.breaker.failed(err)
 	if s.opts.Events.Failed != nil {
@@ -255,8 +263,14 @@ func (s *Store) arguments(script *script, mode byte, r *request, hits []limiter.
 	return []any{record}
 }
 
-// prepare loads the scripts and looks whether Redis can run them.
+// prepare looks whether Redis takes writes and can run the scripts, and loads
+// them. On a cluster no one key tells for all masters.
 func (s *Store) prepare(ctx context.Context) error {
+	if !s.cluster {
+		if err := s.pipe.client.Do(ctx, "psetex", s.opts.KeyPrefix+"probe", 1, 1).Err(); err != nil {
+			return fmt.Errorf("trying a write: %w", err)
+		}
+	}
 	return s.pipe.everywhere(ctx, func(ctx context.Context, c goredis.Cmdable) error {
 		if err := checkVersion(ctx, c); err != nil {
 			return err
