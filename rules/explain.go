@@ -45,7 +45,7 @@ type RuleDetails struct {
 
 // LimitDetails is a limit and the counter of it that the descriptor meets.
 type LimitDetails struct {
-	Limit  string        `json:"limit"` // such as "5 per 1m0s, fixed_window"
+	Limit  string        `json:"limit"` // such as "5 per 1m, fixed_window"
 	Values limiter.Limit `json:"-"`     // the same, to compute with
 	Key    limiter.Key   `json:"key"`
 
@@ -163,7 +163,11 @@ func (r *Rule) details(entries []Entry) *RuleDetails {
 }
 
 func limitText(l limiter.Limit) string {
-	text := fmt.Sprintf("%d per %v, %v", l.Requests, l.Window, l.Algorithm)
+	window := l.Window.String()
+	if l.Window.Calendar == limiter.NoCalendar {
+		window = shortDuration(l.Window.Length)
+	}
+	text := fmt.Sprintf("%d per %s, %v", l.Requests, window, l.Algorithm)
 	switch l.Algorithm {
 	case limiter.TokenBucket:
 		text += fmt.Sprintf(", burst %d", l.Burst)
@@ -191,7 +195,11 @@ func (x *Explanation) String() string {
 		}
 	}
 	if r := x.Rule; r != nil {
-		fmt.Fprintf(&text, "  rule %s (%s)\n", r.Path, r.Place)
+		named := ""
+		if r.Name != "" {
+			named = ", named " + readable(r.Name)
+		}
+		fmt.Fprintf(&text, "  rule %s%s (%s)\n", r.Path, named, r.Place)
 		for _, mode := range r.Modes {
 			fmt.Fprintf(&text, "    %s\n", mode)
 		}

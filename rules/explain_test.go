@@ -16,6 +16,8 @@ rules:
   - {match: {endpoint: /login}, exempt: true}
   - {match: {net: "cidr:10.0.0.0/8"}, unlimited: true}
   - {match: {net: "~1.*"}, limit: 1, window: 1s, algorithm: leaky_bucket, shadow_mode: true, replaces: [{name: gold}]}
+  - {match: {client: 10.0.0.0/8}, limit: 5, window: 90m, name: ours}
+  - {match: {client: all}, limits: [{limit: 5, window: 1m, algorithm: token_bucket}, {limit: 5, window: 24h}, {limit: 5, window: 100ms}, {limit: 5, window: 1h0m5s}], name: all clients}
 descriptors:
   - key: tenant
     value: acme
@@ -39,6 +41,9 @@ func TestExplanations(t *testing.T) {
 		{"shop", "net=11"},
 		{"shop", "tenant=acme, route=/other"},
 		{"shop", "tenant=bob"},
+		{"shop", "client=10.1.2.3"},
+		{"shop", "client=11.1.2.3"},
+		{"shop", "client=all"},
 		{"shop", "nothing=at all"},
 		{"shop", ""},
 		{"shops", "tier=gold"},
@@ -90,6 +95,12 @@ func TestNoWarnings(t *testing.T) {
 		`descriptors: [{key: k, value: free}, {key: k, rate_limit: {unit: hour, requests_per_unit: 1}}]`,     // free on purpose
 		`rules: [{match: {a: x, b: "*"}, unlimited: true}, {match: {a: "*", b: "*"}, limit: 1, window: 1s}]`, // all covered
 		`rules: [{match: {a: x, b: y}, unlimited: true}, {match: {a: x*, b: z}, unlimited: true}, {match: {a: q*, b: z}, unlimited: true}, {match: {a: x, b: "*"}, unlimited: true}]`,
+		`rules: [{match: {a: "*", b: "cidr:10.0.0.0/8"}, exempt: true}, {match: {a: x, b: "cidr:10.0.0.0/8"}, limit: 1, window: 1s}]`,                                        // the same, for x otherwise
+		`rules: [{match: {a: "*", b: "cidr:10.0.0.0/8"}, exempt: true}, {match: {a: x, b: "*"}, limit: 1, window: 1s}, {match: {a: x, b: "cidr:10.0.0.0/8"}, exempt: true}]`, // exempt there too
+		`rules: [{match: {a: "*", b: "cidr:10.0.0.0/8"}, exempt: true}, {match: {a: x, b: "*"}, limit: 1, window: 1s}, {match: {a: x, b: "10.*"}, exempt: true}]`,            // likely so
+		`rules: [{match: {a: "*", b: "cidr:10.0.0.0/8"}, limit: 5, window: 1s}, {match: {a: x, b: "*"}, limit: 1, window: 1s}]`,                                              // a limit of its own
+		`rules: [{match: {a: "*"}, exempt: true}, {match: {a: x}, limit: 1, window: 1s}]`,                                                                                    // all but x
+		`rules: [{match: {b: }, unlimited: true}, {match: {path: /10.0.0.0/8}, unlimited: true}]`,                                                                            // no value, a path
 		`rules: [{match: {a: x}, name: n, unlimited: true}, {match: {b: "*"}, replaces: [{name: n}], unlimited: true}]`,
 	} {
 		if warnings := compile(t, text).Warnings(); len(warnings) > 0 {

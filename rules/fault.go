@@ -8,7 +8,7 @@ import (
 )
 
 // Fault is one thing wrong with a rule file, and where. Line and Col count from
-// 1, Col in characters.
+// 1, Col in characters; a Line of 0 means the file as a whole.
 type Fault struct {
 	File      string
 	Line, Col int
@@ -17,7 +17,12 @@ type Fault struct {
 
 func (f Fault) Error() string { return f.place() + ": " + f.Msg }
 
-func (f Fault) place() string { return fmt.Sprintf("%s:%d:%d", f.File, f.Line, f.Col) }
+func (f Fault) place() string {
+	if f.Line == 0 {
+		return f.File
+	}
+	return fmt.Sprintf("%s:%d:%d", f.File, f.Line, f.Col)
+}
 
 // Faults is all that is wrong, sorted by place. As an error it is one line for
 // each fault.

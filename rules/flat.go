@@ -150,5 +150,11 @@ func (r *reader) step(key string, f field) (step, bool) {
 		r.fault(f.value, "%v", err)
 		return step{}, false
 	}
+	if text == "" && !isNull(f.value) {
+		r.warn(f.value, `an empty value means any value; write "*" for that`)
+	}
+	if written := value.asRange(); written != "" {
+		r.warn(f.value, "%s is taken as a text; for the address range write %s", brief(text), written)
+	}
 	return step{key: key, value: value}, true
 }

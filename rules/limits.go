@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"strconv"
 	"strings"
 	"time"
 
@@ -36,7 +37,7 @@ func (r *reader) appendLimit(limits []limitDraft, fs *fields) []limitDraft {
 	if hasRequests {
 		d.Requests, _ = r.whole(requests, limiter.MaxRequests)
 	} else {
-		r.missing(fs, "a limit needs a number of requests, such as limit: 5")
+		r.missing(fs, "a limit needs a number of requests, such as "+inSpelling(fs, "limit: 5", "requests_per_unit: 5"))
 	}
 	algorithm, known := limiter.FixedWindow, true
 	if f, ok := fs.get("algorithm"); ok {
@@ -48,7 +49,7 @@ func (r *reader) appendLimit(limits []limitDraft, fs *fields) []limitDraft {
 	if hasWindow {
 		d.Window = r.window(fs, window, algorithm)
 	} else {
-		r.missing(fs, "a limit needs a window, such as window: 60s or window: day")
+		r.missing(fs, "a limit needs a window, such as "+inSpelling(fs, "window: 60s or window: day", "unit: minute or window: 60s"))
 	}
 	if f, ok := fs.get("count_denied"); ok {
 		counts := r.flag(f)
@@ -67,6 +68,14 @@ func (r *reader) appendLimit(limits []limitDraft, fs *fields) []limitDraft {
 		return limits
 	}
 	return append(limits, d)
+}
+
+// inSpelling returns what to say to who writes the flat spelling, or the other.
+func inSpelling(fs *fields, flat, nested string) string {
+	if fs.has("key") || fs.has("unit") || fs.has("requests_per_unit") {
+		return nested
+	}
+	return flat
 }
 
 // blamed is the field that most likely makes the limit unsound.
@@ -155,6 +164,9 @@ func (r *reader) duration(fs *fields, f field, text string) limiter.Window {
 	case err != nil && strings.Trim(text, "0123456789_.") == "":
 		r.fault(f.value, "window %s has no unit of time; write %[1]ss if seconds are meant", text)
 		return limiter.Window{}
+	case err != nil && inHours(text) != "":
+		r.fault(f.value, "window %s: a duration has no unit above hours; write %s", brief(text), inHours(text))
+		return limiter.Window{}
 	case err != nil:
 		r.fault(f.value, "window %s is neither a duration, such as 100ms, 60s or 1h30m, nor a unit%s", brief(text), suggestion(text, unitNames()))
 		return limiter.Window{}
@@ -164,6 +176,28 @@ func (r *reader) duration(fs *fields, f field, text string) limiter.Window {
 	}
 	r.timezone(fs, limiter.NoCalendar, limiter.FixedWindow)
 	return limiter.Window{Length: length}
+}
+
+// inHours returns how to write so many days or weeks; "" if the text is none, or
+// they are too many.
+func inHours(text string) string {
+	for _, u := range []unit{day, week} {
+		number, ok := strings.CutSuffix(text, units[u].name[:1])
+		n, err := strconv.ParseUint(number, 10, 16)
+		if !ok || err != nil {
+			continue
+		}
+		window, err := u.times(n)
+		if err != nil {
+			return ""
+		}
+		written := shortDuration(window.Length)
+		if n == 1 {
+			written += ", or " + u.String() + " for that of the calendar"
+		}
+		return written
+	}
+	return ""
 }
 
 // timezone reads where a calendar unit begins; nil is UTC.

@@ -37,16 +37,18 @@ type sourceState struct {
 // LiveStatus tells how loading has gone.
 type LiveStatus struct {
 	Version  string                  `json:"version"`
-	LoadedAt time.Time               `json:"loaded_at"` // zero: nothing was loaded yet
-	Reloads  uint64                  `json:"reloads"`   // good ones, the first included
+	Domains  int                     `json:"domains"` // in force
+	Rules    int                     `json:"rules"`
+	LoadedAt time.Time               `json:"loaded_at,omitzero"` // zero: nothing was loaded yet
+	Reloads  uint64                  `json:"reloads"`            // good ones, the first included
 	Failures uint64                  `json:"failures"`
 	Sources  map[string]SourceStatus `json:"sources"`
 }
 
 // SourceStatus tells how loading from one source has gone.
 type SourceStatus struct {
-	LoadedAt  time.Time `json:"loaded_at"` // of the rules in force; zero: none yet
-	FailedAt  time.Time `json:"failed_at"` // zero: never
+	LoadedAt  time.Time `json:"loaded_at,omitzero"` // of the rules in force; zero: none yet
+	FailedAt  time.Time `json:"failed_at,omitzero"` // zero: never
 	LastError string    `json:"last_error,omitempty"`
 	Documents int       `json:"documents"`
 }
@@ -140,15 +142,16 @@ func (l *Live) othersThan(source string) []*Document {
 
 func (l *Live) accepted(source string, snap Snapshot, set *Set) {
 	now := l.options.Now()
+	domains, rules := set.Size()
 	l.current.Store(set)
 	l.mu.Lock()
 	state := l.source(source)
 	state.documents, state.refused = snap.Documents, nil
 	state.status.LoadedAt, state.status.LastError, state.status.Documents = now, "", len(snap.Documents)
 	l.status.Version, l.status.LoadedAt = set.Version(), now
+	l.status.Domains, l.status.Rules = domains, rules
 	l.status.Reloads++
 	l.mu.Unlock()
-	domains, rules := set.Size()
 	l.options.Logger.Info("rules loaded", "source", source, "version", set.Version(), "domains", domains, "rules", rules)
 	for _, w := range set.Warnings() {
 		l.options.Logger.Warn("rules: "+w.Msg, "source", source, "at", w.place())

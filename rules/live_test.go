@@ -2,6 +2,7 @@ package rules
 
 import (
 	"bytes"
+	"encoding/json"
 	"log/slog"
 	"strings"
 	"sync"
@@ -69,6 +70,38 @@ func TestAFaultySnapshotChangesNothing(t *testing.T) {
 			t.Errorf("the log does not say why: %s", &log)
 		}
 	})
+}
+
+func TestTheStatusCountsRulesAndLeavesOutWhatNeverWas(t *testing.T) {
+	l := NewLive(LiveOptions{})
+	text := func() string {
+		t.Helper()
+		data, err := json.Marshal(l.Status())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(data)
+	}
+	if got := text(); strings.Contains(got, "_at") || !strings.Contains(got, `"domains":0,"rules":0`) {
+		t.Error(got)
+	}
+	for _, next := range []string{rulesAB, badRules} { // the counts are of the rules in force
+		_ = l.Apply("s", snapshot("s", next))
+		if got := text(); !strings.Contains(got, `"domains":1,"rules":2,"loaded_at":"`) || strings.Contains(got, "failed_at") != (next == badRules) {
+			t.Error(got)
+		}
+	}
+}
+
+func TestASourceThatCannotBeReadIsAFailureAndNoChange(t *testing.T) {
+	l := NewLive(LiveOptions{})
+	if err := l.Apply("s", snapshot("s", ruleA)); err != nil {
+		t.Fatal(err)
+	}
+	err := l.Apply("s", Snapshot{Faults: Faults{{File: "a.yaml", Msg: "gone"}}})
+	if status := l.Status(); err == nil || has(l) != "a" || status.Failures != 1 || status.Sources["s"].LastError != "a.yaml: gone" {
+		t.Errorf("error %v, rules %q, %+v", err, has(l), status)
+	}
 }
 
 func TestTheErrorHasTheFaultsWithinAndBetweenFilesOnce(t *testing.T) {

@@ -78,6 +78,8 @@ func (s *step) slip(entry Entry) string {
 	switch {
 	case s.key != entry.Key && alike(s.key, entry.Key):
 		return fmt.Sprintf("its key is %s, not %s", readable(s.key), readable(entry.Key))
+	case s.key == entry.Key && s.value.rangeHolds(entry.Value):
+		return fmt.Sprintf("its value of %s is the text %s; the address range is written %s", readable(s.key), readable(s.value.text), s.value.asRange())
 	case s.key == entry.Key && s.value.kind == exactValue && alike(s.value.text, entry.Value):
 		return fmt.Sprintf("its value of %s is %s, not %s", readable(s.key), readable(s.value.text), readable(entry.Value))
 	}

@@ -233,3 +233,11 @@ func TestOverridesOfAnyUnit(t *testing.T) {
 		t.Errorf("%v allocations", n)
 	}
 }
+
+// The server prefixes "limit: ".
+func TestTheErrorOfAnOverrideNamesTheUnitsOfEnvoy(t *testing.T) {
+	_, err := NewOverride(1, "UNKNOWN", 1)
+	if want := `unknown unit "UNKNOWN"; known are second, minute, hour, day, month, year`; err == nil || err.Error() != want {
+		t.Errorf("%v, want %s", err, want)
+	}
+}

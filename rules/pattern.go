@@ -95,6 +95,33 @@ func parseNetwork(text string) (pattern, error) {
 	return pattern{kind: network, text: text, prefix: prefix}, nil
 }
 
+// asRange is how to write the address range that an exact value looks like; ""
+// if it looks like none.
+func (p *pattern) asRange() string {
+	if p.kind != exactValue || !strings.Contains(p.text, "/") {
+		return ""
+	}
+	prefix, err := netip.ParsePrefix(p.text)
+	if err != nil {
+		return ""
+	}
+	if prefix.Addr().Is4In6() && prefix.Bits() >= 96 {
+		prefix = netip.PrefixFrom(prefix.Addr().Unmap(), prefix.Bits()-96)
+	}
+	return "cidr:" + prefix.Masked().String()
+}
+
+// rangeHolds tells whether an exact value looks like a range that holds the
+// address.
+func (p *pattern) rangeHolds(value string) bool {
+	text := p.asRange()
+	if text == "" {
+		return false
+	}
+	meant, err := parseNetwork(text)
+	return err == nil && meant.matches(value)
+}
+
 // id is the same for patterns that match the same values in the same way,
 // however they are written.
 func (p *pattern) id() string {

@@ -189,7 +189,8 @@ func (r *reader) choice(f field, names []string) int {
 	return i
 }
 
-// suggestion names the known word that is nearest, or all if they are few.
+// suggestion names the known word that is nearest, or the few that the word
+// begins, or all if they are few.
 func suggestion(word string, known []string) string {
 	if len(word) > 64 {
 		return "" // no slip makes a name so long, and comparing would take its time
@@ -200,6 +201,9 @@ func suggestion(word string, known []string) string {
 			nearest, least = candidate, d
 		}
 	}
+	if begun := begunBy(word, known); least > 2 && len(begun) > 1 {
+		return "; did you mean " + strings.Join(begun, " or ") + "?"
+	}
 	switch {
 	case nearest != "":
 		return fmt.Sprintf("; did you mean %q?", nearest)
@@ -207,4 +211,20 @@ func suggestion(word string, known []string) string {
 		return "; known are " + strings.Join(known, ", ")
 	}
 	return ""
+}
+
+// begunBy returns the known words, quoted, that the word is the beginning of;
+// none if they are more than a few.
+func begunBy(word string, known []string) []string {
+	word = strings.NewReplacer("-", "_", " ", "_").Replace(strings.ToLower(word))
+	var begun []string
+	for _, candidate := range known {
+		if len(word) >= 3 && strings.HasPrefix(candidate, word) {
+			begun = append(begun, strconv.Quote(candidate))
+		}
+	}
+	if len(begun) > 3 {
+		return nil
+	}
+	return begun
 }

@@ -9,7 +9,7 @@ import (
 // Snapshot is all that a source held at one moment.
 type Snapshot struct {
 	Documents []*Document
-	Faults    Faults // what Parse found; with any, the snapshot is refused
+	Faults    Faults // what Parse found, or why the source was not read; with any, the snapshot is refused
 }
 
 // ParseSnapshot parses the files of a source, by name.
@@ -29,7 +29,8 @@ type Source interface {
 	// has changed, never twice at once. An error of apply means that the rules
 	// before stay in force; the source goes on, and calls again only with other
 	// content. Run returns nil when ctx is done, and an error at once if the
-	// first read or the first apply fails. A source that is lost or found empty
-	// later is not a change: the last good rules stay.
+	// first read or the first apply fails. When the source is lost or found empty
+	// later, apply is called with a Snapshot whose Faults say so, once: it refuses
+	// them, tells of them, and the last good rules stay.
 	Run(ctx context.Context, apply func(Snapshot) error) error
 }

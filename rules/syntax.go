@@ -63,7 +63,7 @@ func syntaxFault(err error, src []byte, lines int) (place, string) {
 	problem := strings.TrimPrefix(err.Error(), "yaml: ")
 	if rest, ok := strings.CutPrefix(problem, "unknown anchor '"); ok {
 		name, _, _ := strings.Cut(rest, "'")
-		return firstOf(src, "*"+name), "no anchor &" + name + " before this alias"
+		return firstOf(src, "*"+name), fmt.Sprintf(`no anchor &%s before this alias; if a value is meant, quote it, as in "*%[1]s"`, name)
 	}
 	line := 1
 	if rest, ok := strings.CutPrefix(problem, "line "); ok {
@@ -71,6 +71,9 @@ func syntaxFault(err error, src []byte, lines int) (place, string) {
 		if n, err := strconv.Atoi(number); err == nil {
 			line, problem = n, text
 		}
+	}
+	if problem == "did not find expected alphabetic or numeric character" { // of an alias or an anchor
+		problem += `; quote a value that begins with * or &, as in "*"`
 	}
 	if namesBeginning(problem) {
 		return place{max(lines, 1), 1}, fmt.Sprintf("not YAML: %s (in what begins on line %d)", problem, line+1)

@@ -3,6 +3,7 @@ package rules
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -69,6 +70,18 @@ func (u unit) times(n uint64) (limiter.Window, error) {
 	return limiter.Window{Length: time.Duration(n) * length}, nil
 }
 
+// shortDuration writes a duration without the parts that are 0: 1h, not 1h0m0s.
+func shortDuration(d time.Duration) string {
+	text := d.String()
+	if strings.HasSuffix(text, "m0s") {
+		text = strings.TrimSuffix(text, "0s")
+	}
+	if strings.HasSuffix(text, "h0m") {
+		text = strings.TrimSuffix(text, "0m")
+	}
+	return text
+}
+
 // Override is a limit that a descriptor of a request brings itself.
 type Override struct {
 	limit limiter.Limit
@@ -79,15 +92,17 @@ type Override struct {
 // NewOverride returns the limit of so many requests in a fixed window of
 // multiplier units: "second" to "year", in any case. One day, week, month or year
 // follows the calendar in UTC. It fails if the unit is unknown, or the window is
-// 0 or longer than 366 days.
+// 0 or longer than 366 days; the error does not say that it is about a limit.
 func NewOverride(requests uint32, unit string, multiplier uint32) (*Override, error) {
 	u, ok := parseUnit(unit)
 	if !ok {
-		return nil, fmt.Errorf("limit override: unknown unit %q; known are %s", unit, strings.Join(unitNames(), ", "))
+		// Envoy's RateLimitUnit has no week.
+		names := slices.DeleteFunc(unitNames(), func(name string) bool { return name == week.String() })
+		return nil, fmt.Errorf("unknown unit %q; known are %s", unit, strings.Join(names, ", "))
 	}
 	window, err := u.times(uint64(multiplier))
 	if err != nil {
-		return nil, fmt.Errorf("limit override: %w", err)
+		return nil, err
 	}
 	if calendar := units[u].calendar; calendar != limiter.NoCalendar && multiplier == 1 {
 		window = limiter.CalendarWindow(calendar, nil)

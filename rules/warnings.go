@@ -51,7 +51,7 @@ func (w *warner) replacesNothing(domain string, d *domain) {
 }
 
 // hidden finds ways that take values for which only a more general way has a
-// rule. A way that ends at once, without a rule, is meant to.
+// rule, or an exemption. A way that ends at once, without a rule, is meant to.
 func (w *warner) hidden(n *node) {
 	for _, key := range slices.Sorted(maps.Keys(n.levels)) {
 		edges := n.levels[key].edges
@@ -79,7 +79,7 @@ func (w *warner) hiddenBy(special *edge, general []*edge) {
 		if !g.contains(&special.pattern) || special.contains(&g.pattern) {
 			continue
 		}
-		if r := w.uncovered(g.to, special.to); r != nil {
+		if r := w.uncovered(g.to, special.to, false); r != nil {
 			w.hiding++
 			w.add(special.to.file, special.to.way, "%s=%s hides the rule %s (%s): once taken, it is not left for a more general one",
 				readable(special.key), readable(special.text), r.Path, r.Place)
@@ -87,17 +87,26 @@ func (w *warner) hiddenBy(special *edge, general []*edge) {
 	}
 }
 
-// uncovered returns a rule at or below general that special has nothing for.
-func (w *warner) uncovered(general, special *node) *Rule {
+// uncovered returns a rule at or below general that special has nothing for. An
+// exempt one counts too where special has a rule that says otherwise, but a
+// broader one: what is as narrow is meant to come first.
+func (w *warner) uncovered(general, special *node, broader bool) *Rule {
 	if w.comparisons--; w.comparisons < 0 {
 		return nil
 	}
-	if general.rule != nil && (special == nil || special.rule == nil) {
-		return general.rule
+	if r := general.rule; r != nil {
+		if special == nil || special.rule == nil || broader && r.Exempt && !special.rule.Exempt {
+			return r
+		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(general.levels)) {
 		for _, e := range general.levels[key].edges {
-			if r := w.uncovered(e.to, special.cover(e)); r != nil {
+			var to *node
+			cover, broad := special.cover(e)
+			if cover != nil {
+				to = cover.to
+			}
+			if r := w.uncovered(e.to, to, broader || broad); r != nil {
 				return r
 			}
 		}
@@ -105,19 +114,46 @@ func (w *warner) uncovered(general, special *node) *Rule {
 	return nil
 }
 
-// cover returns where all values lead that e takes, or nil.
-func (n *node) cover(e *edge) *node {
+// cover returns the way that all values take which e takes, or nil; and whether
+// it surely takes all of them, and others.
+func (n *node) cover(e *edge) (best *edge, broader bool) {
 	if n == nil || n.levels[e.key] == nil {
-		return nil
+		return nil, false
 	}
-	var best *edge
-	for _, candidate := range n.levels[e.key].edges {
-		if candidate.contains(&e.pattern) && (best == nil || candidate.kind < best.kind) {
+	edges := n.levels[e.key].edges
+	for _, candidate := range edges {
+		if candidate.contains(&e.pattern) && (best == nil || candidate.before(best)) {
 			best = candidate
 		}
 	}
-	if best == nil {
-		return nil
+	if best == nil || e.contains(&best.pattern) {
+		return best, false
 	}
-	return best.to
+	for _, other := range edges {
+		if other != best && other.mayTakeFrom(e, best) {
+			return best, false
+		}
+	}
+	return best, true
+}
+
+// before tells whether e comes before another edge, of an earlier place in the
+// file, if a value fits both.
+func (e *edge) before(other *edge) bool {
+	if e.kind != other.kind {
+		return e.kind < other.kind
+	}
+	return e.kind == network && e.prefix.Bits() > other.prefix.Bits() || e.kind == wildcard && e.literal > other.literal
+}
+
+// mayTakeFrom tells whether a value of inner, a single one apart, may take e
+// though outer has it too.
+func (e *edge) mayTakeFrom(inner, outer *edge) bool {
+	switch {
+	case inner.kind == exactValue, e.kind == exactValue, e.kind > outer.kind, e.contains(&inner.pattern):
+		return false
+	case e.kind == network && inner.kind == network:
+		return e.prefix.Overlaps(inner.prefix)
+	}
+	return true
 }

@@ -29,7 +29,7 @@ func TestTheWorkedExampleOfTheREADME(t *testing.T) {
 	noon := monday // 21:00 in Tokyo
 	ask := func(remark, want, headers string) {
 		t.Helper()
-		resp, err := f.ask(t.Context(), request("api", login))
+		resp, err := f.ask(t.Context(), request("default", login))
 		if err != nil {
 			t.Fatal(err)
 		}

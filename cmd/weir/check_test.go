@@ -94,8 +94,8 @@ func TestTheSampleHasNoFaultsAndAllAlgorithms(t *testing.T) {
 			got = append(got, m[1]+" "+m[2])
 		}
 	}
-	want := []string{"2 per 1s token_bucket", "10 per 24h0m0s fixed_window", "5 per 168h0m0s sliding_window_log",
-		"300 per 3h0m0s sliding_window_counter", "1000 per 1s token_bucket", "10 per 1s leaky_bucket"}
+	want := []string{"2 per 1s token_bucket", "10 per 24h fixed_window", "5 per 168h sliding_window_log",
+		"300 per 3h sliding_window_counter", "1000 per 1s token_bucket", "10 per 1s leaky_bucket"}
 	if !slices.Equal(got, want) {
 		t.Errorf("the sample limits %q, want %q", got, want)
 	}

@@ -89,7 +89,7 @@ func TestExplainByAServerOrByFiles(t *testing.T) {
 	s := serving(t, "--rules", path)
 	for _, from := range [][]string{{"--addr", s.grpcAddr}, {"--rules", path}, {"--rules", filepath.Dir(path)}} {
 		weir(t, append([]string{"explain", "shop", "endpoint=/posts", "user=alice"}, from...)...).want(t, exitDone,
-			"rule posts matches", "limit 2 per 5m0s, token_bucket", path+":4:5")
+			"rule posts matches", "limit 2 per 5m, token_bucket", path+":4:5")
 		weir(t, append([]string{"explain", "shop", "agent=curl/8"}, from...)...).want(t, exitDone, "agent=curl*", "wildcard")
 		weir(t, append([]string{"explain", "shop", "endpoint=/post", "user=alice"}, from...)...).want(t, exitDone,
 			"no limit", "nearly: endpoint=/posts, user=*")

@@ -1,11 +1,17 @@
 package file
 
 import (
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+
+	"weir/rules"
 )
 
 // maxFileSize is the size in bytes from which a file is taken for a mistake.
@@ -55,26 +61,87 @@ type reading struct {
 	seen map[string]bool // real paths, so that links neither loop nor read twice
 }
 
+// What is wrong with a path that holds no rules.
+const (
+	noFile      = "no such file or directory"
+	noRuleFiles = "the folder has no rule files (*.yaml, *.yml)"
+	emptyFile   = "the file is empty; if no rules are meant, leave a comment in it"
+)
+
 // readTree reads the file, or the rule files in the folder. It fails if there
-// are none, or if one of them cannot be read.
+// are none, or if one of them cannot be read. The error is rules.Faults.
 func readTree(path string) (tree, error) {
 	path = filepath.Clean(path)
 	r := &reading{tree: tree{files: map[string][]byte{}, folders: folders{}}, seen: map[string]bool{}}
 	r.folders.above(path)
 	info, err := os.Stat(path)
-	if err != nil {
-		return r.tree, err
+	switch {
+	case err != nil:
+	case info.IsDir():
+		err = r.folder(path)
+	default:
+		err = r.file(path)
 	}
-	if !info.IsDir() {
-		return r.tree, r.file(path)
-	}
-	if err := r.folder(path); err != nil {
-		return r.tree, err
-	}
-	if len(r.files) == 0 {
-		return r.tree, fmt.Errorf("folder %s has no rule files (*.yaml, *.yml)", path)
+	switch {
+	case err != nil:
+		return r.tree, rules.Faults{unread(path, err)}
+	case len(r.files) == 0:
+		return r.tree, rules.Faults{{File: path, Msg: noRuleFiles}}
 	}
 	return r.tree, nil
+}
+
+// readFirst is readTree where nothing was read before: it fails, too, if all
+// files are empty.
+func readFirst(path string) (tree, error) {
+	t, err := readTree(path)
+	if err == nil && t.allEmpty() {
+		err = t.eachEmpty(emptyFile)
+	}
+	if err != nil {
+		return t, fmt.Errorf("reading rules: %w", err)
+	}
+	return t, nil
+}
+
+// unread says why a path, or one beneath it, cannot be read.
+func unread(path string, err error) rules.Fault {
+	fault := rules.Fault{File: path, Msg: err.Error()}
+	var of *fs.PathError
+	switch {
+	case errors.As(err, &fault): // it has its path and reason
+	case errors.As(err, &of):
+		fault.File, fault.Msg = of.Path, of.Err.Error()
+	}
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		fault.Msg = noFile
+	case errors.Is(err, fs.ErrPermission):
+		fault.Msg += "; the user that Weir runs as must be able to read it"
+	}
+	return fault
+}
+
+// allEmpty tells whether no file has a byte. Whoever means that there are no
+// rules says so in a comment: an empty file is likely being written, or was lost.
+func (t *tree) allEmpty() bool {
+	for _, data := range t.files {
+		if len(data) > 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// eachEmpty says the same of each file that is empty.
+func (t *tree) eachEmpty(problem string) rules.Faults {
+	var faults rules.Faults
+	for _, name := range slices.Sorted(maps.Keys(t.files)) {
+		if len(t.files[name]) == 0 {
+			faults = append(faults, rules.Fault{File: name, Msg: problem})
+		}
+	}
+	return faults
 }
 
 // above adds the folders in which the path itself, or a link on the way to it,
@@ -171,7 +238,7 @@ func readFile(path string) ([]byte, error) {
 	case err != nil:
 		return nil, err
 	case !info.Mode().IsRegular(): // opening a pipe would wait for its writer
-		return nil, fmt.Errorf("%s is not a regular file", path)
+		return nil, rules.Fault{File: path, Msg: "this is not a regular file"}
 	case info.Size() > maxFileSize:
 		return nil, tooLarge(path)
 	}
@@ -188,15 +255,15 @@ func readFile(path string) ([]byte, error) {
 }
 
 func tooLarge(path string) error {
-	return fmt.Errorf("%s is larger than %d MiB; split it, if it is a rule file at all", path, maxFileSize>>20)
+	return rules.Fault{File: path, Msg: fmt.Sprintf("the file is larger than %d MiB; split it, if it is a rule file at all", maxFileSize>>20)}
 }
 
 // Read returns the file, or the rule files in the folder, by the path as given
 // joined with the rest. It fails as a Source does at its first read.
 func Read(path string) (map[string][]byte, error) {
-	t, err := readTree(path)
+	t, err := readFirst(path)
 	if err != nil {
-		return nil, fmt.Errorf("reading rules: %w", err)
+		return nil, err
 	}
 	return t.files, nil
 }

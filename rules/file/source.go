@@ -49,18 +49,18 @@ func New(path string, options Options) *Source {
 }
 
 // Run is the Source's contract. While a file cannot be read, is gone with all
-// others, or has become empty, the last good rules stay, and a warning says so
-// once: whoever wants no rules removes the file, or leaves a comment in it.
+// others, or has become empty, the last good rules stay, and what apply is called
+// with says so once. Whoever wants no rules leaves a comment in the file.
 func (s *Source) Run(ctx context.Context, apply func(rules.Snapshot) error) error {
-	first, err := readTree(s.path)
+	first, err := readFirst(s.path)
 	if err != nil {
-		return fmt.Errorf("read rules: %w", err)
+		return err
 	}
 	watch := newWatch(s.log)
 	defer watch.close()
 	watch.follow(first.folders)
 	// What changed between the first read and the watch is found now.
-	if again, err := readTree(s.path); err == nil {
+	if again, err := readFirst(s.path); err == nil {
 		first = again
 	}
 	if err := apply(rules.ParseSnapshot(first.files)); err != nil {
@@ -77,7 +77,7 @@ type reloader struct {
 	apply   func(rules.Snapshot) error
 	watch   *watch
 	seen    map[string]digest // what apply was last called with
-	problem string            // that was warned of and still is
+	problem string            // that apply was told of and still is
 }
 
 // digest tells a file's contents apart.
@@ -151,36 +151,61 @@ func (r *reloader) differs() bool {
 func (r *reloader) reload() (again bool) {
 	now, err := r.read()
 	again = r.watch.follow(now.folders)
+	// Whoever applies tells of its error; the next change is another try.
 	if err != nil {
 		if r.problem != err.Error() {
 			r.problem = err.Error()
-			r.source.log.Warn("rules not read, those before stay in force", "error", err)
+			_ = r.apply(refused(err))
 		}
 		return again
 	}
-	r.problem = ""
 	sums := digests(now.files)
-	if maps.Equal(sums, r.seen) {
+	if r.problem == "" && maps.Equal(sums, r.seen) {
 		return again
 	}
-	r.seen = sums
-	// Whoever applies tells of its error; the next change is another try.
+	// After a problem the same content too: so it is known to be over.
+	r.problem, r.seen = "", sums
 	_ = r.apply(rules.ParseSnapshot(now.files))
 	return again
 }
 
+// refused is what to apply where the rules could not be read.
+func refused(err error) rules.Snapshot {
+	var faults rules.Faults
+	errors.As(err, &faults)
+	snap := rules.Snapshot{Faults: slices.Clone(faults)}
+	for i := range snap.Faults {
+		f := &snap.Faults[i]
+		switch f.Msg {
+		case noFile, noRuleFiles, emptied:
+			f.Msg += "; the last good rules stay (a file with only a comment clears them)"
+		default:
+			f.Msg += "; the last good rules stay"
+		}
+	}
+	return snap
+}
+
+// What is wrong with files that became empty: all, or some.
+const (
+	emptied     = "the file became empty"
+	someEmptied = "the file became empty; if that is meant, remove it, or leave a comment in it"
+)
+
 // read reads the tree, and takes no file that became empty: it is likely being
-// written, or was lost.
+// written, or was lost. The error is rules.Faults.
 func (r *reloader) read() (tree, error) {
 	now, err := readTree(r.source.path)
 	if err != nil {
 		return now, err
 	}
-	var empty []error
-	for _, name := range slices.Sorted(maps.Keys(now.files)) {
-		if len(now.files[name]) == 0 && r.seen[name].size > 0 {
-			empty = append(empty, fmt.Errorf("%s became empty; remove the file, or leave a comment in it, if that is meant", name))
-		}
+	if now.allEmpty() {
+		return now, now.eachEmpty(emptied)
 	}
-	return now, errors.Join(empty...)
+	became := tree{files: maps.Clone(now.files)}
+	maps.DeleteFunc(became.files, func(name string, _ []byte) bool { return r.seen[name].size == 0 })
+	if faults := became.eachEmpty(someEmptied); len(faults) > 0 {
+		return now, faults
+	}
+	return now, nil
 }

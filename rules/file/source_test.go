@@ -27,6 +27,7 @@ func rule(endpoints ...string) string {
 // watched is a source that runs on real files, and the Live that it feeds.
 type watched struct {
 	t       *testing.T
+	path    string
 	live    *rules.Live
 	log     *lockedBuffer
 	applied chan error
@@ -57,7 +58,7 @@ func start(t *testing.T, path string, interval time.Duration) *watched {
 	if interval == 0 {
 		interval = time.Hour
 	}
-	w := &watched{t: t, live: rules.NewLive(rules.LiveOptions{}), log: &lockedBuffer{}, applied: make(chan error, 100)}
+	w := &watched{t: t, path: path, live: rules.NewLive(rules.LiveOptions{}), log: &lockedBuffer{}, applied: make(chan error, 100)}
 	source := New(path, Options{ReloadInterval: interval, Logger: slog.New(slog.NewTextHandler(w.log, nil))})
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
@@ -103,12 +104,20 @@ func (w *watched) quiet() {
 	}
 }
 
-// warns waits for a warning, and holds that it is given once.
-func (w *watched) warns(text string) {
+// refuses waits for a refusal, and holds that it is told once, with the reason
+// and the path, where operators look.
+func (w *watched) refuses(path, reason string) {
 	w.t.Helper()
+	failures := w.live.Status().Failures
+	w.change(false)
 	w.quiet()
-	if n := strings.Count(w.log.String(), text); n != 1 {
-		w.t.Fatalf("%q was said %d times: %s", text, n, w.log)
+	status := w.live.Status()
+	source := status.Sources[w.path]
+	if status.Failures != failures+1 || source.FailedAt.IsZero() || source.LastError != path+": "+reason {
+		w.t.Fatalf("%d failures, %+v, want %s: %s", status.Failures-failures, source, path, reason)
+	}
+	if w.log.String() != "" {
+		w.t.Fatalf("the source told of it too: %s", w.log)
 	}
 }
 
@@ -279,23 +288,29 @@ func TestContentThatStaysIsNotAppliedAgain(t *testing.T) {
 	w.quiet() // refused once
 }
 
-func TestWhatIsLostKeepsTheLastRules(t *testing.T) {
+func TestWhatIsLostKeepsTheLastRulesAndIsTold(t *testing.T) {
+	const keeps = "; the last good rules stay (a file with only a comment clears them)"
 	for _, row := range []struct {
 		remark string
 		lose   func(dir string) error
+		at     string // beneath the folder
 		says   string
 	}{
-		{"the folder is emptied", func(dir string) error { return os.Remove(filepath.Join(dir, "a.yaml")) }, "has no rule files"},
-		{"the folder is removed", os.RemoveAll, "no such file or directory"},
-		{"the file is emptied", func(dir string) error { return os.Truncate(filepath.Join(dir, "a.yaml"), 0) }, "became empty"},
+		{"the folder is emptied", func(dir string) error { return os.Remove(filepath.Join(dir, "a.yaml")) }, "", "the folder has no rule files (*.yaml, *.yml)" + keeps},
+		{"the folder is removed", os.RemoveAll, "", "no such file or directory" + keeps},
+		{"the file is emptied", func(dir string) error { return os.Truncate(filepath.Join(dir, "a.yaml"), 0) }, "a.yaml", "the file became empty" + keeps},
 		{"the file is a folder", func(dir string) error {
 			_ = os.Remove(filepath.Join(dir, "a.yaml"))
 			return os.Mkdir(filepath.Join(dir, "a.yaml"), 0o755)
-		}, "has no rule files"},
+		}, "", "the folder has no rule files (*.yaml, *.yml)" + keeps},
 		{"the link leads nowhere", func(dir string) error {
 			_ = os.Remove(filepath.Join(dir, "a.yaml"))
 			return os.Symlink("nowhere", filepath.Join(dir, "a.yaml"))
-		}, "no such file or directory"},
+		}, "a.yaml", "no such file or directory" + keeps},
+		{"the file is no file", func(dir string) error {
+			_ = os.Remove(filepath.Join(dir, "a.yaml"))
+			return os.Symlink(os.DevNull, filepath.Join(dir, "a.yaml"))
+		}, "a.yaml", "this is not a regular file; the last good rules stay"},
 	} {
 		t.Run(row.remark, func(t *testing.T) {
 			dir := filepath.Join(t.TempDir(), "rules")
@@ -303,13 +318,76 @@ func TestWhatIsLostKeepsTheLastRules(t *testing.T) {
 			write(t, path, rule("/a"))
 			w := start(t, dir, 0)
 			must(t, row.lose(dir))
-			w.warns(row.says)
+			w.refuses(filepath.Join(dir, row.at), row.says)
 			w.holds("/a")
 			must(t, os.RemoveAll(path))
 			write(t, path, rule("/b"))
 			w.change(true)
 			w.holds("/b")
 		})
+	}
+}
+
+func TestOneOfSeveralFilesThatBecomesEmptyCanBeRemoved(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "a.yaml")
+	write(t, path, rule("/a"))
+	write(t, filepath.Join(dir, "b.yaml"), rule("/b"))
+	w := start(t, dir, 0)
+	must(t, os.Truncate(path, 0))
+	w.refuses(path, "the file became empty; if that is meant, remove it, or leave a comment in it; the last good rules stay")
+	w.holds("/a", "/b")
+	must(t, os.Remove(path))
+	w.change(true)
+	w.holds("/b")
+}
+
+func TestWhatComesBackAsItWasEndsTheError(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "a.yaml")
+	write(t, path, rule("/a"))
+	w := start(t, path, 0)
+	must(t, os.Rename(path, path+".away"))
+	w.refuses(path, "no such file or directory; the last good rules stay (a file with only a comment clears them)")
+	must(t, os.Rename(path+".away", path))
+	w.change(true)
+	if s := w.live.Status().Sources[path]; s.LastError != "" {
+		t.Errorf("%+v", s)
+	}
+}
+
+func TestAFileWithOnlyACommentClearsTheRules(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "a.yaml")
+	write(t, path, rule("/a"))
+	w := start(t, path, 0)
+	write(t, path, "# none\n")
+	w.change(true)
+	w.holds()
+}
+
+func TestAnEmptyFileIsRefusedAtStartInTheWordsOfCheck(t *testing.T) {
+	dir := t.TempDir()
+	a, b := filepath.Join(dir, "a.yaml"), filepath.Join(dir, "b.yaml")
+	const empty = ": the file is empty; if no rules are meant, leave a comment in it"
+	write(t, a, "")
+	for _, row := range []struct{ remark, path, want string }{
+		{"a file", a, "reading rules: " + a + empty},
+		{"a folder's only file", dir, "reading rules: " + a + empty},
+		{"all files of a folder", dir, "reading rules: " + a + empty + "\n" + b + empty},
+	} {
+		if strings.HasPrefix(row.remark, "all") {
+			write(t, b, "")
+		}
+		ran := New(row.path, Options{}).Run(t.Context(), func(rules.Snapshot) error { return nil })
+		_, read := Read(row.path)
+		for _, err := range []error{ran, read} {
+			if err == nil || err.Error() != row.want {
+				t.Errorf("%s: %v, want %s", row.remark, err, row.want)
+			}
+		}
+	}
+	write(t, b, "# none\n")
+	if _, err := Read(dir); err != nil {
+		t.Errorf("beside a comment: %v", err)
 	}
 }
 
@@ -336,7 +414,7 @@ func TestWithoutEventsTheIntervalFindsChanges(t *testing.T) {
 	w := start(t, dir, 100*time.Millisecond)
 	// The folder above the rules is gone, and with it what was watched.
 	must(t, os.RemoveAll(filepath.Dir(dir)))
-	w.warns("no such file or directory")
+	w.refuses(dir, "no such file or directory; the last good rules stay (a file with only a comment clears them)")
 	write(t, filepath.Join(dir, "a.yaml"), rule("/b"))
 	w.change(true)
 	w.holds("/b")
