@@ -192,7 +192,7 @@ func (m *Memory) full(r *request, hits []Hit) error {
 	for i := range hits {
 		if h := &hits[i]; r.slots[r.index[i]].Full && h.begins() {
 			turnedAway = true
-			if h.OnFailure == FailError {
+			if h.OnFailure == FailError && !h.Shadow {
 				m.save(r)
 				m.onFull()
 				return fmt.Errorf("%w: it holds %d counters, all it may (--memory-max-counters)", ErrUnavailable, m.opts.MaxCounters)
@@ -219,13 +219,17 @@ func (m *Memory) save(r *request) {
 		if slot.Dropped && m.opts.OnDropped != nil {
 			m.opts.OnDropped()
 		}
-		switch {
+		switch empty := slot.State.Used == 0 && slot.State.Previous == 0; {
+		case slot.Changed && empty: // a refund has left nothing to remember
+			delete(s.counters, d)
+			delete(s.logs, d)
+			if r.held[i] || r.reserved[i] {
+				m.count.Add(-1)
+			}
 		case slot.Changed:
 			s.counters[d] = record{slot.State.Time, slot.State.Used, slot.State.Previous, slot.Expires}
-			if len(slot.State.Log) > 0 {
+			if slot.State.Log != nil {
 				s.logs[d] = slot.State.Log
-			} else if len(s.logs) > 0 {
-				delete(s.logs, d)
 			}
 		case r.reserved[i]:
 			m.count.Add(-1)

@@ -316,3 +316,38 @@ func TestSweepsAndDecisionsRunTogether(t *testing.T) {
 		t.Errorf("it holds %d counters of 50", m.Len())
 	}
 }
+
+func TestAFullyRefundedCounterMakesRoom(t *testing.T) {
+	for _, l := range []limiter.Limit{
+		{Requests: 2, Window: limiter.Window{Length: time.Hour}},
+		{Requests: 2, Window: limiter.Window{Length: time.Hour}, Algorithm: limiter.SlidingWindowLog},
+		{Requests: 2, Window: limiter.Window{Length: time.Hour}, Algorithm: limiter.TokenBucket, Burst: 2},
+	} {
+		m := limiter.NewMemory(limiter.MemoryOptions{MaxCounters: 1})
+		h := limiter.Hit{Key: limiter.Key("a"), Limit: l, Cost: 1}
+		back := h
+		back.Refund = true
+		for _, hit := range []limiter.Hit{h, back} {
+			if _, err := m.Decide(t.Context(), []limiter.Hit{hit}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if n := m.Len(); n != 0 {
+			t.Errorf("%v: %d counters after a full refund, want none", l.Algorithm, n)
+		}
+	}
+}
+
+func TestAShadowHitNeverFailsARequestThatFindsNoRoom(t *testing.T) {
+	m := limiter.NewMemory(limiter.MemoryOptions{MaxCounters: 1})
+	l := limiter.Limit{Requests: 2, Window: limiter.Window{Length: time.Hour}}
+	one := limiter.Hit{Key: limiter.Key("a"), Limit: l, Cost: 1}
+	shadow := limiter.Hit{Key: limiter.Key("b"), Limit: l, Cost: 1, Shadow: true, OnFailure: limiter.FailError}
+	if _, err := m.Decide(t.Context(), []limiter.Hit{one, shadow}); err != nil {
+		t.Errorf("a shadow hit without room: %v", err)
+	}
+	shadow.Shadow = false
+	if _, err := m.Decide(t.Context(), []limiter.Hit{one, shadow}); !errors.Is(err, limiter.ErrUnavailable) {
+		t.Errorf("an enforced hit without room: %v, want ErrUnavailable", err)
+	}
+}

@@ -21,10 +21,10 @@ func (s *Standby) Run(ctx context.Context, interval time.Duration) { s.memory.Ru
 func (s *Standby) Decide(ctx context.Context, hits []Hit) ([]Decision, error) {
 	var stand []Hit // hits, where not all are FailLocal
 	for i := range hits {
-		switch hits[i].OnFailure {
-		case FailLocal:
+		switch {
+		case hits[i].OnFailure == FailLocal:
 			continue
-		case FailError:
+		case hits[i].OnFailure == FailError && !hits[i].Shadow:
 			return nil, fmt.Errorf("%w: the store is away, and the rule's on_store_failure is error", ErrUnavailable)
 		}
 		if stand == nil {

@@ -59,6 +59,10 @@ func TestStandbyAnswersByPolicy(t *testing.T) {
 	if _, err := s.Decide(context.Background(), []Hit{h}); !errors.Is(err, ErrUnavailable) {
 		t.Errorf("error: %v, want ErrUnavailable", err)
 	}
+	h.Shadow = true
+	if _, err := s.Decide(context.Background(), []Hit{h}); err != nil {
+		t.Errorf("error of a shadow limit: %v, want that it never fails a request", err)
+	}
 }
 
 func TestStandbyIsAllOrNothingAcrossPolicies(t *testing.T) {

@@ -29,10 +29,15 @@ func (f Fault) place() string {
 type Faults []Fault
 
 func (f Faults) Error() string {
+	const most = 100 // of a file that is all wrong, in a log line
 	var text strings.Builder
 	for i, fault := range f {
 		if i > 0 {
 			text.WriteByte('\n')
+		}
+		if i == most {
+			fmt.Fprintf(&text, "and %d more, which `weir check` names", len(f)-i)
+			break
 		}
 		text.WriteString(fault.Error())
 	}

@@ -44,23 +44,14 @@ func counterIDs(domain string, path []step, limits []limiter.Limit) []counterID 
 		fixed = appendBool(fixed, path[i].share)
 	}
 	ids := make([]counterID, len(limits))
+	ordinals := map[string]uint64{} // of limits that count in the same way
 	for i, limit := range limits {
 		identity := appendText(fixed, limit.Algorithm.String())
 		identity = appendText(identity, limit.Window.String())
-		ids[i] = identify(binary.AppendUvarint(identity, ordinal(limits, i)))
+		ids[i] = identify(binary.AppendUvarint(identity, ordinals[string(identity)]))
+		ordinals[string(identity)]++
 	}
 	return ids
-}
-
-// ordinal counts the limits before the i-th that count in the same way.
-func ordinal(limits []limiter.Limit, i int) uint64 {
-	n := uint64(0)
-	for _, before := range limits[:i] {
-		if before.Algorithm == limits[i].Algorithm && before.Window.String() == limits[i].Window.String() {
-			n++
-		}
-	}
-	return n
 }
 
 // overrideID is the identity that all overrides of a domain begin with.

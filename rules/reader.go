@@ -154,6 +154,9 @@ func (r *reader) text(f field) (string, bool) {
 func (r *reader) whole(f field, most uint64) (uint64, bool) {
 	var number uint64
 	if f.value.Kind == yaml.ScalarNode && f.value.ShortTag() == "!!int" && f.value.Decode(&number) == nil && number <= most {
+		if digits := f.value.Value; len(digits) > 1 && digits[0] == '0' && digits[1] >= '0' && digits[1] <= '9' {
+			r.warn(f.value, "%s %s is read as %d, for YAML takes a leading 0 for octal", f.name, digits, number)
+		}
 		return number, true
 	}
 	quoted := ""

@@ -98,6 +98,20 @@ func TestErrorsOfAStoreBecomeCodes(t *testing.T) {
 	}
 }
 
+func TestAServerInShadowNeverRefusesByFailing(t *testing.T) {
+	f := newFixture(t, setup{
+		rules:     `rules: [{match: {a: "*"}, limit: 5, window: 1h}]`,
+		memory:    limiter.MemoryOptions{MaxCounters: 1},
+		onFailure: limiter.FailError,
+		service:   Options{Shadow: true},
+	})
+	for _, value := range []string{"a=1", "a=2"} {
+		if resp, err := f.ask(t.Context(), request("default", value)); err != nil || resp.OverallCode != rls.RateLimitResponse_OK {
+			t.Errorf("%s: %v %v, want OK", value, resp, err)
+		}
+	}
+}
+
 func TestAFullStoreAnswersByPolicy(t *testing.T) {
 	for _, x := range []struct {
 		policy limiter.FailurePolicy

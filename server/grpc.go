@@ -38,6 +38,7 @@ func NewGRPC(s *Service, opts GRPCOptions) *GRPC {
 		Server: grpc.NewServer(
 			grpc.ForceServerCodecV2(newCodec(s.calls)),
 			grpc.NumStreamWorkers(uint32(32*runtime.GOMAXPROCS(0))),
+			grpc.ConnectionTimeout(5*time.Second), // for who connects and says nothing: a stop waits for it
 			grpc.UnaryInterceptor(s.recoverUnary),
 			grpc.StreamInterceptor(s.recoverStream),
 			// Envoy pings idle connections as often as it is told to.

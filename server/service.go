@@ -173,6 +173,9 @@ func (s *Service) offerPatience(ctx context.Context, hits []limiter.Hit) (releas
 	asked := false
 	for i := range hits {
 		h := &hits[i]
+		if s.opts.Shadow && h.OnFailure == limiter.FailError {
+			h.OnFailure = limiter.FailAllow // nothing refuses, also by failing
+		}
 		if h.Limit.Algorithm != limiter.LeakyBucket {
 			continue
 		}

@@ -213,10 +213,17 @@ func readWrapped(w wire, v *uint64) error {
 	return nil
 }
 
+// maxDescriptors bounds what one request may cost all others: Redis runs the
+// script of one at a time. Envoy sends a handful.
+const maxDescriptors = 1000
+
 // validate says what a well-formed request lacks.
 func validate(r *rules.Request) error {
 	if r.Domain == "" {
 		return errors.New("the domain is empty: name the domain of the rules, as in the rate limit filter's domain field")
+	}
+	if n := len(r.Descriptors); n > maxDescriptors {
+		return fmt.Errorf("%d descriptors are more than %d, the most that a request may have", n, maxDescriptors)
 	}
 	if len(r.Descriptors) == 0 {
 		return errors.New("there are no descriptors: send one at least")

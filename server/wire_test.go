@@ -94,6 +94,7 @@ func TestABadRequestSaysWhatIsWrong(t *testing.T) {
 		{"no domain", &rls.RateLimitRequest{Descriptors: entry("b")}, "domain is empty"},
 		{"no descriptors", &rls.RateLimitRequest{Domain: "d"}, "no descriptors"},
 		{"an empty key", &rls.RateLimitRequest{Domain: "d", Descriptors: entry("")}, "descriptor 2: entry 2 has an empty key"},
+		{"too many descriptors", &rls.RateLimitRequest{Domain: "d", Descriptors: make([]*rlcommon.RateLimitDescriptor, maxDescriptors+1)}, "1001 descriptors"},
 		{"a limit without a unit", limited(1, 0, nil), "descriptor 2: limit"},
 		{"a limit of an unknown unit", limited(1, 99, nil), "descriptor 2: limit"},
 		{"a limit over no units", limited(1, 1, wrapperspb.UInt32(0)), "descriptor 2: limit"},

@@ -111,6 +111,8 @@ func (c *serveConfig) complete(f *pflag.FlagSet) error {
 		return usagef("--store-timeout %v: it is over 0", c.storeTimeout)
 	case c.denyCache < 0:
 		return usagef("--deny-cache %v: it is 0 at least", c.denyCache)
+	case c.keyPrefix == "":
+		return usagef("--key-prefix is empty; give one, such as %s", redis.DefaultKeyPrefix)
 	case c.drainDelay < 0:
 		return usagef("--drain-delay %v: it is 0 at least", c.drainDelay)
 	case c.maxConnectionAge < 0:

@@ -97,7 +97,9 @@ func serve(ctx context.Context, c *serveConfig, stdout, stderr io.Writer) error 
 	var draining atomic.Bool
 	httpServer := &http.Server{
 		Handler:           server.NewHTTP(service, server.HTTPOptions{Ready: func() error { return ready(live, &draining) }, Rules: func() any { return live.Status() }}),
-		ReadHeaderTimeout: 10 * time.Second,
+		ReadHeaderTimeout: 5 * time.Second,
+		ReadTimeout:       10 * time.Second, // an answer may take longer: leaky buckets hold it
+		IdleTimeout:       time.Minute,
 		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelWarn),
 	}
 	background.Go(func() error {

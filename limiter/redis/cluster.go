@@ -2,6 +2,7 @@ package redis
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -37,7 +38,9 @@ func (s *Store) split(hits []limiter.Hit) []*part {
 			bySlot[slot] = p
 			parts = append(parts, p)
 		}
-		p.hits, p.places = append(p.hits, hits[i]), append(p.places, i)
+		h := hits[i]
+		h.Key = slices.Clone(h.Key) // a give-back may outlive the request
+		p.hits, p.places = append(p.hits, h), append(p.places, i)
 		p.leaky = p.leaky || hits[i].Limit.Algorithm == limiter.LeakyBucket && hits[i].Cost > 0 && !hits[i].Refund
 	}
 	for _, p := range parts {

@@ -109,7 +109,11 @@ func (c *denyCache) remember(hits []limiter.Hit, decisions []limiter.Decision, k
 		if h.Refund {
 			c.forget(keys[i]) // what was refused while it was under way
 		}
-		if d.Allowed || !cacheable(h) {
+		if d.Allowed {
+			c.charged(keys[i]) // the wait and what remains of a refusal are others now
+			continue
+		}
+		if !cacheable(h) {
 			continue
 		}
 		if answered.IsZero() {
@@ -145,12 +149,28 @@ func (c *denyCache) keep(k keyHash, r refusal) {
 	s.refused[k] = r
 }
 
-// forget makes the counter ask Redis again.
+// charged drops what is remembered of a counter that has changed.
+func (c *denyCache) charged(k keyHash) {
+	if c.size.Load() == 0 {
+		return
+	}
+	s := c.shard(k)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.drop(c, k)
+}
+
+// forget makes the counter ask Redis again, and does not believe what is under
+// way.
 func (c *denyCache) forget(k keyHash) {
 	s := c.shard(k)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.forgot = time.Now()
+	s.drop(c, k)
+}
+
+func (s *denyShard) drop(c *denyCache, k keyHash) {
 	if _, ok := s.refused[k]; ok {
 		delete(s.refused, k)
 		c.size.Add(-1)

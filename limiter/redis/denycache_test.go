@@ -150,6 +150,22 @@ func TestRefusalsOfALeakyBucketWithADeadlineAreNotRemembered(t *testing.T) {
 	}
 }
 
+func TestAChargeByTheSameInstanceRenewsWhatARefusalSays(t *testing.T) {
+	t.Parallel()
+	s := newDenying(t, testenv.StartRedis(t, testenv.RedisOptions{}), Options{})
+	l := limiter.Limit{Requests: 10, Window: limiter.Window{Length: limiter.MaxWindow}}
+	decide(t, s, hit("k", l, 7))
+	if d := decide(t, s, hit("k", l, 5))[0]; d.Allowed || d.Remaining != 3 {
+		t.Fatalf("5 where 3 are left: %+v", d)
+	}
+	if d := decide(t, s, hit("k", l, 2))[0]; !d.Allowed {
+		t.Fatalf("2 where 3 are left: %+v", d)
+	}
+	if d := decide(t, s, hit("k", l, 5))[0]; d.Allowed || d.Remaining != 1 {
+		t.Errorf("5 where 1 is left: %+v", d)
+	}
+}
+
 func TestARefundClearsTheDenyCache(t *testing.T) {
 	t.Parallel()
 	r := testenv.StartRedis(t, testenv.RedisOptions{})

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 	"time"
 
@@ -182,7 +183,11 @@ func (s *Store) failed(ctx context.Context, hits []limiter.Hit, err error, waite
 		}
 		return nil, left
 	}
-	s.breaker.failed(err)
+	if strings.Contains(err.Error(), "user_script") && goredis.HasErrorPrefix(err, "ERR") {
+		s.log.Error("a script failed on a key of ours that holds something else; delete the key", "err", err) // Redis itself is there
+	} else {
+		s.breaker.failed(err)
+	}
 	if s.opts.Events.Failed != nil {
 		s.opts.Events.Failed(err)
 	}
