@@ -32,6 +32,15 @@ var giveBackLua string
 //go:embed fixed.lua
 var fixedLua string
 
+//go:embed multi_fast.lua
+var multiFastLua string
+
+//go:embed fixed_fast.lua
+var fixedFastLua string
+
+//go:embed bucket_fast.lua
+var bucketFastLua string
+
 //go:embed bucket.lua
 var bucketLua string
 
@@ -68,13 +77,14 @@ func newScripts() *scripts {
 		limiter.SlidingWindowLog:     logLua,
 		limiter.SlidingWindowCounter: counterLua,
 	}
+	fast := [5]string{limiter.FixedWindow: fixedFastLua, limiter.TokenBucket: bucketFastLua}
 	field := regexp.MustCompile(`\bp\.`) // a hit is a table in multi.lua, in single.lua it is local variables
 	var s scripts
-	all := preludeLua + "local function read(at)\n" + readLua + hitTable + "end\nlocal algorithms = {}\n"
+	all := "local function read(at)\n" + readLua + hitTable + "end\nlocal algorithms = {}\n"
 	for a, part := range parts {
 		hot, rare, _ := strings.Cut(part, rareMark)
 		one := hot + strings.Replace(singleLua, rareHereMark, rare, 1)
-		s.single[a] = newScript(preludeLua + "local at = 1\n" + readLua + field.ReplaceAllString(one, ""))
+		s.single[a] = newScript(preludeLua + "local at = 1\n" + readLua + fast[a] + field.ReplaceAllString(one, ""))
 		all += fmt.Sprintf(`algorithms[%d] = function()
 %s
 return {load = load, look = look, charge = charge, save = save, made = false, rare = function()
@@ -84,8 +94,8 @@ end}
 end
 `, a, hot, rare)
 	}
-	s.multi = newScript(all + multiLua)
-	s.giveBack = newScript(all + giveBackLua)
+	s.multi = newScript(preludeLua + strings.Replace(multiFastLua, readHereMark, readLua, 1) + all + multiLua)
+	s.giveBack = newScript(preludeLua + all + giveBackLua)
 	return &s
 }
 
@@ -99,10 +109,12 @@ const hitTable = `return {
 `
 
 // Marks in the scripts: what an algorithm's file has after the first is made only
-// where single.lua has the second, or when multi.lua asks for it.
+// where single.lua has the second, or when multi.lua asks for it. The third stands
+// for read.lua.
 const (
 	rareMark     = "--- rare\n"
 	rareHereMark = "--- rare functions stand here\n"
+	readHereMark = "--- read.lua stands here\n"
 )
 
 func (s *scripts) all() []script { return append(s.single[:], s.multi, s.giveBack) }
