@@ -11,7 +11,6 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"runtime/debug"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -59,7 +58,6 @@ const drainLimit = 10 * time.Second
 // serve runs until the context ends, then drains. What it opens is closed in
 // reverse.
 func serve(ctx context.Context, c *serveConfig, stdout, stderr io.Writer) error {
-	tuneMemory()
 	log := c.logger(stderr)
 	live := rules.NewLive(rules.LiveOptions{
 		Options: rules.Options{OnFailure: c.failurePolicy(), CountDenied: c.countDenied},
@@ -68,6 +66,7 @@ func serve(ctx context.Context, c *serveConfig, stdout, stderr io.Writer) error 
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	background, ctx := errgroup.WithContext(ctx)
+	background.Go(func() error { tuneMemory(ctx); return nil })
 	if err := startSources(ctx, background, c, live, log); err != nil {
 		return err
 	}
@@ -153,14 +152,6 @@ func orNone(n int) int {
 		return -1
 	}
 	return n
-}
-
-// tuneMemory trades memory for less work of the garbage collector, unless the
-// environment says otherwise: the heap is small beside what it saves.
-func tuneMemory() {
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(400)
-	}
 }
 
 // startSources runs the sources of rules and returns when each has given its
