@@ -63,9 +63,9 @@ type Store struct {
 // ErrURL is a malformed URL of a store.
 var ErrURL = errors.New("not the URL of a store")
 
-// Open returns a store. It fails with ErrURL if the URL is malformed. It waits for Redis
-// until the context ends; a Redis that does not answer by then is away, and the
-// failure policies decide until it does.
+// Open returns a store. It fails with ErrURL if the URL is malformed. It waits for
+// Redis until the context ends; a Redis that does not answer by then is away, and
+// the failure policies decide until it does.
 func Open(ctx context.Context, opts Options) (*Store, error) {
 	if opts.KeyPrefix == "" {
 		opts.KeyPrefix = DefaultKeyPrefix
