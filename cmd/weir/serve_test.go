@@ -288,6 +288,20 @@ func TestAStopBeforeAllIsUpExits0(t *testing.T) {
 	}
 }
 
+// grpc would wait two minutes for its handshake.
+func TestAConnectionThatSaysNothingDoesNotHoldUpAStop(t *testing.T) {
+	t.Parallel()
+	s := serving(t)
+	conn, err := net.Dial("tcp", s.grpcAddr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	if code := s.stop(); code != exitDone { // fails if it takes 30 s
+		t.Errorf("exit code %d", code)
+	}
+}
+
 func TestNotReadyWhileDraining(t *testing.T) {
 	w := testenv.StartWeir(t, testenv.WeirOptions{Args: []string{"--drain-delay", "3s"}})
 	s := &running{grpcAddr: w.GRPCAddr, httpAddr: w.HTTPAddr}
