@@ -46,9 +46,15 @@ func TestDependenciesPointOneWay(t *testing.T) {
 			"rules know limits, but no store and no protos"},
 		{"weir/rules/file", []string{"weir", grpcLib, protobuf, goRedis}, []string{"weir/limiter", "weir/rules"},
 			"a source knows rules, but no store and no protos"},
-		{"weir/rules/consul", []string{"weir", grpcLib, protobuf, goRedis}, []string{"weir/limiter", "weir/rules"},
-			"a source knows rules, but no store and no protos"},
-		{"weir/server/...", []string{"weir/cmd", "weir/limiter/redis", "weir/rules/file", "weir/rules/consul", "weir/rules/etcd", "weir/rules/xds"}, nil,
+		{"weir/rules/kv", []string{"weir", grpcLib, protobuf, goRedis}, []string{"weir/limiter", "weir/rules"},
+			"what Consul and etcd have in common knows neither of them"},
+		{"weir/rules/consul", []string{"weir", goRedis, etcdAPI}, []string{"weir/limiter", "weir/rules", "weir/rules/kv"},
+			"a source knows rules, but no store of counters"},
+		{"weir/rules/etcd", []string{"weir", goRedis, consulAPI}, []string{"weir/limiter", "weir/rules", "weir/rules/kv"},
+			"a source knows rules, but no store of counters"},
+		{"weir/rules/xds", []string{"weir", goRedis, rlsProtos}, []string{"weir/limiter", "weir/rules"},
+			"a source knows rules and its own protos, but no store and no RLS"},
+		{"weir/server/...", []string{"weir/cmd", "weir/limiter/redis", "weir/rules/file", "weir/rules/kv", "weir/rules/consul", "weir/rules/etcd", "weir/rules/xds"}, nil,
 			"the server is given a store and rules; which ones, is wired in cmd/weir"},
 	} {
 		for _, p := range pkgs {
@@ -78,7 +84,8 @@ func TestDependenciesPointOneWay(t *testing.T) {
 		{etcdAPI, []string{"weir/rules/etcd", "weir/cmd/..."}, "the etcd client stays in its source"},
 		{"weir/internal/testenv", []string{"weir/internal/testenv/..."}, "it is for tests"},
 		{"weir/limiter/limitertest", nil, "it is for tests"},
-		{"testing", []string{"weir/internal/testenv", "weir/limiter/limitertest"}, "it is for tests"},
+		{"weir/rules/kv/kvtest", nil, "it is for tests"},
+		{"testing", []string{"weir/internal/testenv", "weir/limiter/limitertest", "weir/rules/kv/kvtest"}, "it is for tests"},
 	} {
 		for _, p := range pkgs {
 			for _, imp := range p.imports {

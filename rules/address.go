@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"fmt"
 	"net/netip"
 	"strings"
 )
@@ -43,6 +44,18 @@ type mask struct {
 }
 
 func (m mask) set() bool { return m.hasIPv4 || m.hasIPv6 }
+
+// String writes the mask as a rule file has it.
+func (m mask) String() string {
+	var parts []string
+	if m.hasIPv4 {
+		parts = append(parts, fmt.Sprintf("ipv4: %d", m.ipv4))
+	}
+	if m.hasIPv6 {
+		parts = append(parts, fmt.Sprintf("ipv6: %d", m.ipv6))
+	}
+	return "{" + strings.Join(parts, ", ") + "}"
+}
 
 // or returns m, with what it leaves unset taken from fallback.
 func (m mask) or(fallback mask) mask {

@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -17,7 +18,8 @@ const DefaultDomain = "default"
 type Document struct {
 	Name string // of the file, as it stands in faults
 
-	digest   [sha256.Size]byte // of the file's bytes
+	source   []byte            // the file's bytes
+	digest   [sha256.Size]byte // of them
 	drafts   []draft
 	faults   Faults
 	warnings []Fault
@@ -44,11 +46,22 @@ type step struct {
 // place is where in its file something stands.
 type place struct{ line, col int }
 
+// Source returns the file's bytes, which are not to be changed.
+func (d *Document) Source() []byte { return d.source }
+
+// is tells whether src is what the document was parsed from.
+func (d *Document) is(src []byte) bool { return bytes.Equal(d.source, src) }
+
+// same tells whether two documents have one name and one content.
+func (d *Document) same(other *Document) bool {
+	return d == other || d.Name == other.Name && d.digest == other.digest
+}
+
 // Parse reads a rule file. All that is wrong with it is in the error, which is
 // Faults; the Document then holds what is sound, so that Compile can find the
 // faults between rules too. The Document is never nil.
 func Parse(name string, src []byte) (*Document, error) {
-	doc := &Document{Name: name, digest: sha256.Sum256(src)}
+	doc := &Document{Name: name, source: bytes.Clone(src), digest: sha256.Sum256(src)}
 	r := newReader(name, len(src))
 	if at, problem := unreadable(src); problem != "" {
 		r.faultAt(at, "%s", problem)

@@ -47,10 +47,15 @@ type LiveStatus struct {
 
 // SourceStatus tells how loading from one source has gone.
 type SourceStatus struct {
-	LoadedAt  time.Time `json:"loaded_at,omitzero"` // of the rules in force; zero: none yet
-	FailedAt  time.Time `json:"failed_at,omitzero"` // zero: never
-	LastError string    `json:"last_error,omitempty"`
+	Version   string    `json:"version,omitempty"` // what the source calls the rules in force
+	Digest    string    `json:"digest,omitempty"`  // as of Digest
 	Documents int       `json:"documents"`
+	LoadedAt  time.Time `json:"loaded_at,omitzero"` // when they came into force; zero: there are none yet
+	AsOf      time.Time `json:"as_of,omitzero"`     // when the source held them
+	Cached    bool      `json:"cached,omitempty"`   // they come from the disk: the source has given none since the start
+	Failures  uint64    `json:"failures"`
+	FailedAt  time.Time `json:"failed_at,omitzero"`   // zero: never
+	LastError string    `json:"last_error,omitempty"` // "": the last try went well
 }
 
 // NewLive returns a Live with an empty set.
@@ -75,10 +80,17 @@ func (l *Live) Current() *Set { return l.current.Load() }
 // ones of all other sources. If anything is wrong with them together, the set
 // before stays in force, and the error is Faults. A snapshot that is refused for
 // what another source says is tried again when that one has changed, so that a
-// rule can move between sources. It is safe for concurrent use.
+// rule can move between sources. One that says what is in force already is no
+// reload: it only ends what was wrong. It is safe for concurrent use.
 func (l *Live) Apply(source string, snap Snapshot) error {
 	l.applying.Lock()
 	defer l.applying.Unlock()
+	if snap.AsOf.IsZero() {
+		snap.AsOf = l.options.Now()
+	}
+	if l.confirmed(source, snap) {
+		return nil
+	}
 	if err := l.try(source, snap); err != nil {
 		l.refused(source, snap, err)
 		return err
@@ -86,6 +98,29 @@ func (l *Live) Apply(source string, snap Snapshot) error {
 	for l.retry() {
 	}
 	return nil
+}
+
+// confirmed notes a snapshot of the documents that are in force already, and
+// tells whether it is one.
+func (l *Live) confirmed(source string, snap Snapshot) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	state := l.source(source)
+	if len(snap.Faults) > 0 || state.status.LoadedAt.IsZero() || !slices.EqualFunc(state.documents, snap.Documents, (*Document).same) {
+		return false
+	}
+	state.refused = nil
+	state.note(snap)
+	return true
+}
+
+// note takes down where the rules in force come from. What is wrong with a
+// source is not over when the cache has stood in for it.
+func (s *sourceState) note(snap Snapshot) {
+	s.status.Version, s.status.AsOf, s.status.Cached = snap.Version, snap.AsOf, snap.Cached
+	if !snap.Cached {
+		s.status.LastError = ""
+	}
 }
 
 // try puts the snapshot into force if it fits.
@@ -147,12 +182,17 @@ func (l *Live) accepted(source string, snap Snapshot, set *Set) {
 	l.mu.Lock()
 	state := l.source(source)
 	state.documents, state.refused = snap.Documents, nil
-	state.status.LoadedAt, state.status.LastError, state.status.Documents = now, "", len(snap.Documents)
+	state.status.LoadedAt, state.status.Documents, state.status.Digest = now, len(snap.Documents), version(snap.Documents)
+	state.note(snap)
 	l.status.Version, l.status.LoadedAt = set.Version(), now
 	l.status.Domains, l.status.Rules = domains, rules
 	l.status.Reloads++
 	l.mu.Unlock()
-	l.options.Logger.Info("rules loaded", "source", source, "version", set.Version(), "domains", domains, "rules", rules)
+	log := l.options.Logger.With("source", source, "version", set.Version())
+	if snap.Cached {
+		log = log.With("cached", true, "age", now.Sub(snap.AsOf).Round(time.Second))
+	}
+	log.Info("rules loaded", "domains", domains, "rules", rules)
 	for _, w := range set.Warnings() {
 		l.options.Logger.Warn("rules: "+w.Msg, "source", source, "at", w.place())
 	}
@@ -167,6 +207,7 @@ func (l *Live) refused(source string, snap Snapshot, err error) {
 		state.refused = &snap
 	}
 	state.status.FailedAt, state.status.LastError = now, err.Error()
+	state.status.Failures++
 	l.status.Failures++
 	version := l.status.Version
 	l.mu.Unlock()

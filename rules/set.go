@@ -101,6 +101,19 @@ func version(docs []*Document) string {
 	for i, doc := range docs {
 		digests[i] = doc.digest
 	}
+	return digestOf(digests)
+}
+
+// Digest is the Version of a Set of these files, whether they are sound or not.
+func Digest(files map[string][]byte) string {
+	digests := make([][sha256.Size]byte, 0, len(files))
+	for _, src := range files {
+		digests = append(digests, sha256.Sum256(src))
+	}
+	return digestOf(digests)
+}
+
+func digestOf(digests [][sha256.Size]byte) string {
 	slices.SortFunc(digests, func(a, b [sha256.Size]byte) int { return bytes.Compare(a[:], b[:]) })
 	whole := sha256.New()
 	for _, digest := range digests {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"strings"
 
 	rls "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"google.golang.org/grpc/codes"
@@ -20,20 +21,22 @@ const maxJSON = 1 << 20
 
 // HTTPOptions configures the HTTP surface. Ready and Rules are required.
 type HTTPOptions struct {
-	Ready func() error // nil error: rules are loaded
-	Rules func() any   // what /rules shows, as JSON
+	Ready func() (report string, err error) // nil error: rules are loaded; the report, in lines, says which
+	Rules func() any                        // what /rules shows, as JSON
 }
 
-// NewHTTP serves /healthz, /readyz, /rules and /json.
+// NewHTTP serves /healthz, /readyz, /rules and /json; without a service, which is
+// while it starts, all but /json.
 func NewHTTP(s *Service, opts HTTPOptions) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "ok\n") })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
-		if err := opts.Ready(); err != nil {
-			http.Error(w, err.Error(), http.StatusServiceUnavailable)
+		report, err := opts.Ready()
+		if err != nil {
+			http.Error(w, strings.TrimSuffix(err.Error()+"\n"+report, "\n"), http.StatusServiceUnavailable)
 			return
 		}
-		io.WriteString(w, "ok\n")
+		io.WriteString(w, "ok\n"+report)
 	})
 	mux.HandleFunc("GET /rules", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
@@ -41,6 +44,12 @@ func NewHTTP(s *Service, opts HTTPOptions) http.Handler {
 		e.SetIndent("", "  ")
 		_ = e.Encode(opts.Rules()) // the client has gone if this fails
 	})
+	if s == nil {
+		mux.HandleFunc("POST /json", func(w http.ResponseWriter, _ *http.Request) {
+			http.Error(w, "starting: nothing is decided yet, see /readyz", http.StatusServiceUnavailable)
+		})
+		return mux
+	}
 	mux.HandleFunc("POST /json", s.serveJSON)
 	return mux
 }

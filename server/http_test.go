@@ -24,11 +24,11 @@ func httpFor(t testing.TB, f *fixture) *web {
 	t.Helper()
 	w := new(web)
 	w.Server = httptest.NewServer(NewHTTP(f.Service, HTTPOptions{
-		Ready: func() error {
+		Ready: func() (string, error) {
 			if err := w.notReady.Load(); err != nil {
-				return *err
+				return "r.yaml: nothing yet\n", *err
 			}
-			return nil
+			return "r.yaml: 1 document\n", nil
 		},
 		Rules: func() any { return f.live.Status() },
 	}))
@@ -128,14 +128,14 @@ func TestHealthReadinessAndRulesOverHTTP(t *testing.T) {
 	w := httpFor(t, f)
 	notYet := errors.New("no rules are loaded yet")
 	w.notReady.Store(&notYet)
-	if code, body, _ := w.do(t, "GET", "/readyz", ""); code != http.StatusServiceUnavailable || body != "no rules are loaded yet\n" {
+	if code, body, _ := w.do(t, "GET", "/readyz", ""); code != http.StatusServiceUnavailable || body != "no rules are loaded yet\nr.yaml: nothing yet\n" {
 		t.Errorf("/readyz before: %d %s", code, body)
 	}
 	if code, body, _ := w.do(t, "GET", "/healthz", ""); code != http.StatusOK || body != "ok\n" {
 		t.Errorf("/healthz: %d %s", code, body)
 	}
 	w.notReady.Store(nil)
-	if code, body, _ := w.do(t, "GET", "/readyz", ""); code != http.StatusOK || body != "ok\n" {
+	if code, body, _ := w.do(t, "GET", "/readyz", ""); code != http.StatusOK || body != "ok\nr.yaml: 1 document\n" {
 		t.Errorf("/readyz: %d %s", code, body)
 	}
 	code, body, header := w.do(t, "GET", "/rules", "")

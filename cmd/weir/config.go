@@ -13,16 +13,24 @@ import (
 
 	"weir/limiter"
 	"weir/limiter/redis"
+	"weir/rules/consul"
 	"weir/server"
 )
 
 // memoryStore is the --store of counters in this process.
 const memoryStore = "memory"
 
+// defaultService is the name that instances are registered under in Consul.
+const defaultService = "weir"
+
 // serveConfig is what the flags of serve say.
 type serveConfig struct {
 	rules          []string
+	rulesCache     string
 	reloadInterval time.Duration
+	remote         remoteFlags
+
+	register, registerService, registerAddr string
 
 	store             string
 	storeTimeout      time.Duration
@@ -47,7 +55,9 @@ type serveConfig struct {
 }
 
 func (c *serveConfig) addFlags(f *pflag.FlagSet) {
-	f.StringArrayVar(&c.rules, "rules", nil, "a rule file or a folder of them, watched for changes (repeatable; default: an embedded sample)")
+	f.StringArrayVar(&c.rules, "rules", nil, "where rules come from: a file or a folder, consul://host:port/PREFIX, etcd://host:port,…/PREFIX or xds://host:port (repeatable; live when they change; default: an embedded sample)")
+	f.StringVar(&c.rulesCache, "rules-cache", "", "a folder to keep the last good rules of Consul, etcd and xDS in, for a start without them")
+	c.remote.addFlags(f)
 	f.DurationVar(&c.reloadInterval, "reload-interval", 10*time.Second, "read rule files again so often, should a change go unnoticed")
 
 	f.StringVar(&c.store, "store", memoryStore, "where counters live: memory, or Redis by redis://, rediss://, unix://, redis+sentinel://host,…/MASTER, redis+cluster://host,…")
@@ -63,6 +73,10 @@ func (c *serveConfig) addFlags(f *pflag.FlagSet) {
 	f.DurationVar(&c.drainDelay, "drain-delay", 500*time.Millisecond, "on stop, how long to say NOT_SERVING and still serve, so that clients turn elsewhere")
 	f.DurationVar(&c.maxConnectionAge, "max-connection-age", 0, "close gRPC connections gently at about this age, so that load spreads over instances (0: never)")
 	f.BoolVar(&c.reflection, "reflection", false, "let gRPC clients list the services")
+
+	f.StringVar(&c.register, "register", "", "register this instance in Consul, with its gRPC health check: consul://host:port of the agent")
+	f.StringVar(&c.registerService, "register-service", defaultService, "the name of the service to register under")
+	f.StringVar(&c.registerAddr, "register-addr", "", "host:port at which others reach this instance's gRPC (default: --grpc-addr)")
 
 	c.headers = choice{server.HeaderStyleNames(), "x-ratelimit"}
 	f.Var(&c.headers, "headers", "header hints for the client's response")
@@ -91,13 +105,8 @@ func (c *serveConfig) complete(f *pflag.FlagSet) error {
 			c.countDenied = true
 		}
 	}
-	for _, r := range c.rules {
-		if r == "" {
-			return usagef("--rules is empty; give a file or a folder")
-		}
-		if scheme, _, ok := strings.Cut(r, "://"); ok {
-			return usagef("--rules %s: a %s source is not supported; give a file or a folder", r, scheme)
-		}
+	if err := cmp.Or(c.checkRules(), c.checkRegister()); err != nil {
+		return err
 	}
 	if err := cmp.Or(checkAddr("--grpc-addr", c.grpcAddr), checkAddr("--http-addr", c.httpAddr)); err != nil {
 		return err
@@ -119,6 +128,41 @@ func (c *serveConfig) complete(f *pflag.FlagSet) error {
 		return usagef("--max-connection-age %v: it is 0 at least", c.maxConnectionAge)
 	case c.maxHeld < 0:
 		return usagef("--max-held %d: it is 0 at least", c.maxHeld)
+	}
+	return nil
+}
+
+func (c *serveConfig) checkRules() error {
+	seen := map[string]bool{}
+	for _, name := range c.rules {
+		switch {
+		case name == "":
+			return usagef("--rules is empty; give a file or a folder, consul://host:port/PREFIX, etcd://host:port/PREFIX or xds://host:port")
+		case seen[name]:
+			return usagef("--rules %s is given twice", name)
+		case strings.Contains(name, "://"):
+			if err := checkRemote(name); err != nil {
+				return usagef("--rules %s: %w", name, err)
+			}
+		}
+		seen[name] = true
+	}
+	return nil
+}
+
+func (c *serveConfig) checkRegister() error {
+	if c.register == "" {
+		return nil
+	}
+	scheme, rest, _ := strings.Cut(c.register, "://")
+	if _, _, err := consul.ParseURL(c.register); err != nil || strings.Contains(rest, "/") {
+		return usagef("--register %s: it is consul://host:port of the agent on this machine, or consul+https://host:port", scheme+"://…")
+	}
+	if strings.HasPrefix(c.grpcAddr, "unix:") && c.registerAddr == "" {
+		return usagef("--register: others cannot reach --grpc-addr %s; give --register-addr host:port", c.grpcAddr)
+	}
+	if c.registerAddr != "" {
+		return checkAddr("--register-addr", c.registerAddr)
 	}
 	return nil
 }

@@ -57,7 +57,8 @@ func commandText(b *strings.Builder, cmd *cobra.Command) {
 	if text == "" {
 		text = strings.ToUpper(cmd.Short[:1]) + cmd.Short[1:] + "."
 	}
-	fmt.Fprintf(b, "\n## `weir %s`\n\n%s\n", cmd.Use, strings.ReplaceAll(strings.ReplaceAll(text, "<", "&lt;"), "*", `\*`))
+	use := strings.TrimPrefix(cmd.CommandPath()+strings.TrimPrefix(cmd.Use, cmd.Name()), "weir ")
+	fmt.Fprintf(b, "\n## `weir %s`\n\n%s\n", use, strings.ReplaceAll(strings.ReplaceAll(text, "<", "&lt;"), "*", `\*`))
 	if cmd.Example != "" {
 		fmt.Fprintf(b, "\n```text\n%s\n```\n", strings.ReplaceAll(cmd.Example, "  weir", "weir"))
 	}
@@ -72,6 +73,11 @@ func commandText(b *strings.Builder, cmd *cobra.Command) {
 		}
 		fmt.Fprintf(b, "| `--%s` | %s | %s | %s |\n", f.Name, valueText(f), defaultText(f), strings.ReplaceAll(f.Usage, "|", `\|`))
 	})
+	for _, sub := range cmd.Commands() {
+		if sub.Name() != "help" {
+			commandText(b, sub)
+		}
+	}
 }
 
 func valueText(f *pflag.Flag) string {
@@ -81,7 +87,7 @@ func valueText(f *pflag.Flag) string {
 	switch kind := f.Value.Type(); kind {
 	case "bool":
 		return "`true`, `false`"
-	case "int", "uint32":
+	case "int", "uint32", "uint64":
 		return "whole number"
 	case "string":
 		return "text"

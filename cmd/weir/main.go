@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"regexp"
 	"strings"
 	"syscall"
 	_ "time/tzdata" // time zones of rules, also in an image without them
@@ -84,7 +85,7 @@ flag wins; values of a repeatable flag are separated by commas). Exit codes: 0 d
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.SetHelpCommand(newHelp())
-	root.AddCommand(newServe(), newCheck(), newDecide(), newExplain(), newVersion())
+	root.AddCommand(newServe(), newCheck(), newDecide(), newExplain(), newRules(), newVersion())
 	return root
 }
 
@@ -114,13 +115,31 @@ func fromEnvironment(flags *pflag.FlagSet) (err error) {
 		}
 		set := func() error { return flags.Set(f.Name, value) }
 		if list, ok := f.Value.(pflag.SliceValue); ok { // a repeatable flag
-			set = func() error { return list.Replace(strings.Split(value, ",")) }
+			set = func() error { return list.Replace(splitList(value)) }
 		}
 		if e := set(); e != nil {
 			err = usagef("environment %s: %w", name, e)
 		}
 	})
 	return err
+}
+
+// laterHost is a host after the first one in a URL, and what follows it.
+var laterHost = regexp.MustCompile(`^[^/]+:\d+(/|$)`)
+
+// splitList splits at commas, but those between the hosts of an etcd URL.
+func splitList(value string) []string {
+	var list []string
+	for _, part := range strings.Split(value, ",") {
+		if last := len(list) - 1; last >= 0 && laterHost.MatchString(part) {
+			if _, hosts, ok := strings.Cut(list[last], "://"); ok && strings.HasPrefix(list[last], "etcd") && !strings.Contains(hosts, "/") {
+				list[last] += "," + part
+				continue
+			}
+		}
+		list = append(list, part)
+	}
+	return list
 }
 
 // atLeast is cobra.MinimumNArgs as a wrong use.

@@ -1,19 +1,14 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	_ "embed"
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"net"
-	"net/http"
 	"os"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -24,7 +19,6 @@ import (
 	"weir/limiter"
 	"weir/limiter/redis"
 	"weir/rules"
-	"weir/rules/file"
 	"weir/server"
 )
 
@@ -56,18 +50,41 @@ over HTTP. With no flags: counters in memory and an embedded sample of rules.`,
 const drainLimit = 10 * time.Second
 
 // serve runs until the context ends, then drains. What it opens is closed in
-// reverse.
+// reverse. HTTP is served from the beginning, so that /readyz tells what it waits
+// for; gRPC when rules are loaded, since until then no answer would be right.
 func serve(ctx context.Context, c *serveConfig, stdout, stderr io.Writer) error {
 	log := c.logger(stderr)
 	live := rules.NewLive(rules.LiveOptions{
 		Options: rules.Options{OnFailure: c.failurePolicy(), CountDenied: c.countDenied},
 		Logger:  log,
 	})
+	sources, closeSources, err := c.openSources(log)
+	if err != nil {
+		return err
+	}
+	defer closeSources()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	background, ctx := errgroup.WithContext(ctx)
 	background.Go(func() error { tuneMemory(ctx); return nil })
-	if err := startSources(ctx, background, c, live, log); err != nil {
+
+	httpListener, err := listen(ctx, c.httpAddr)
+	if err != nil {
+		return fmt.Errorf("serving HTTP (--http-addr): %w", err)
+	}
+	defer httpListener.Close()
+	ready := &readiness{live: live, sources: sources}
+	web := newWeb(server.HTTPOptions{Ready: ready.report, Rules: func() any { return live.Status() }}, log)
+	background.Go(func() error { return web.serve(httpListener) })
+	defer web.stop()
+
+	err = startSources(ctx, background, sources, live)
+	if errors.Is(err, context.Canceled) { // asked to stop, or HTTP failed
+		web.stop()
+		cancel()
+		return background.Wait()
+	}
+	if err != nil {
 		return err
 	}
 	health := server.NewHealth()
@@ -86,64 +103,31 @@ func serve(ctx context.Context, c *serveConfig, stdout, stderr io.Writer) error 
 		return fmt.Errorf("serving gRPC (--grpc-addr): %w", err)
 	}
 	defer grpcListener.Close()
-	httpListener, err := listen(ctx, c.httpAddr)
-	if err != nil {
-		return fmt.Errorf("serving HTTP (--http-addr): %w", err)
-	}
-	defer httpListener.Close()
-
 	grpcServer := server.NewGRPC(service, server.GRPCOptions{MaxConnectionAge: c.maxConnectionAge, Reflection: c.reflection, Health: health})
-	var draining atomic.Bool
-	httpServer := &http.Server{
-		Handler:           server.NewHTTP(service, server.HTTPOptions{Ready: func() error { return ready(live, &draining) }, Rules: func() any { return live.Status() }}),
-		ReadHeaderTimeout: 5 * time.Second,
-		ReadTimeout:       10 * time.Second, // an answer may take longer: leaky buckets hold it
-		IdleTimeout:       time.Minute,
-		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelWarn),
-	}
 	background.Go(func() error {
 		if err := grpcServer.Serve(grpcListener); !errors.Is(err, grpc.ErrServerStopped) { // before it began
 			return err
 		}
 		return nil
 	})
-	background.Go(func() error {
-		if err := httpServer.Serve(httpListener); !errors.Is(err, http.ErrServerClosed) {
-			return err
-		}
-		return nil
-	})
 	grpcServer.SetServing(true)
-	announce(stdout, c, live, boundAddr(c.grpcAddr, grpcListener), boundAddr(c.httpAddr, httpListener))
+	web.use(service)
+	ready.state.Store(stateServing)
+	grpcAddr, httpAddr := boundAddr(c.grpcAddr, grpcListener), boundAddr(c.httpAddr, httpListener)
+	if c.register != "" {
+		background.Go(func() error { return c.keepRegistered(ctx, grpcAddr, httpAddr, log) })
+	}
+	announce(stdout, c, live, grpcAddr, httpAddr)
 
 	<-ctx.Done()
 	log.Info("stopping", "drain_delay", c.drainDelay)
-	draining.Store(true)
+	ready.state.Store(stateStopping)
 	if !grpcServer.Drain(c.drainDelay, drainLimit) {
 		log.Warn("stopped before all calls were answered", "limit", drainLimit)
 	}
-	stopHTTP(httpServer)
+	web.stop()
 	cancel()
 	return background.Wait()
-}
-
-// ready says why no traffic should come here.
-func ready(live *rules.Live, draining *atomic.Bool) error {
-	switch {
-	case draining.Load():
-		return errors.New("stopping")
-	case live.Status().LoadedAt.IsZero():
-		return errors.New("no rules are loaded yet")
-	}
-	return nil
-}
-
-func stopHTTP(s *http.Server) {
-	ctx, cancel := context.WithTimeout(context.Background(), drainLimit)
-	defer cancel()
-	if s.Shutdown(ctx) != nil {
-		s.Close()
-	}
 }
 
 // orNone turns the flag's 0 into the option's "none".
@@ -152,41 +136,6 @@ func orNone(n int) int {
 		return -1
 	}
 	return n
-}
-
-// startSources runs the sources of rules and returns when each has given its
-// first rules.
-func startSources(ctx context.Context, background *errgroup.Group, c *serveConfig, live *rules.Live, log *slog.Logger) error {
-	if len(c.rules) == 0 {
-		return live.Apply(sampleName, rules.ParseSnapshot(map[string][]byte{sampleName: sample}))
-	}
-	var loaded sync.WaitGroup
-	failed := make([]error, len(c.rules)) // each reads once, whatever becomes of the others
-	for i, path := range c.rules {
-		loaded.Add(1)
-		var once sync.Once
-		src := file.New(path, file.Options{ReloadInterval: c.reloadInterval, Logger: log})
-		background.Go(func() error {
-			err := src.Run(ctx, func(s rules.Snapshot) error {
-				err := live.Apply(path, s)
-				if err == nil {
-					once.Do(loaded.Done)
-				}
-				return err
-			})
-			failed[i] = err
-			return err
-		})
-	}
-	all := make(chan struct{})
-	go func() { loaded.Wait(); close(all) }()
-	select {
-	case <-all:
-		return nil
-	case <-ctx.Done():
-		err := background.Wait()
-		return cmp.Or(errors.Join(failed...), err)
-	}
 }
 
 // listen opens host:port or unix:PATH. A socket that nobody listens on any more

@@ -22,6 +22,11 @@ func FindRedis() (string, error) {
 	return findOrInstall(onPath("redis-server"), aptInstall("redis-server"))
 }
 
+// FindEtcd returns the path of etcd, installed by apt if need be.
+func FindEtcd() (string, error) {
+	return findOrInstall(onPath("etcd"), aptInstall("etcd-server"))
+}
+
 // FindChromium returns the path of Chromium, or of a browser that takes the same
 // arguments, installed by apt if need be.
 func FindChromium() (string, error) {

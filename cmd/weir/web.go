@@ -1,0 +1,116 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"weir/rules"
+	"weir/server"
+)
+
+// web is the HTTP server, which is there before the service is.
+type web struct {
+	options server.HTTPOptions
+	handler atomic.Pointer[http.Handler]
+	server  *http.Server
+}
+
+func newWeb(options server.HTTPOptions, log *slog.Logger) *web {
+	w := &web{options: options}
+	w.use(nil)
+	w.server = &http.Server{
+		Handler:           http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) { (*w.handler.Load()).ServeHTTP(rw, r) }),
+		ReadHeaderTimeout: 5 * time.Second,
+		ReadTimeout:       10 * time.Second, // an answer may take longer: leaky buckets hold it
+		IdleTimeout:       time.Minute,
+		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelWarn),
+	}
+	return w
+}
+
+// use has the service answer from now on.
+func (w *web) use(s *server.Service) {
+	handler := server.NewHTTP(s, w.options)
+	w.handler.Store(&handler)
+}
+
+func (w *web) serve(l net.Listener) error {
+	if err := w.server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
+}
+
+// stop may be called again.
+func (w *web) stop() {
+	ctx, cancel := context.WithTimeout(context.Background(), drainLimit)
+	defer cancel()
+	if w.server.Shutdown(ctx) != nil {
+		w.server.Close()
+	}
+}
+
+// What serve is doing.
+const (
+	stateStarting int32 = iota
+	stateServing
+	stateStopping
+)
+
+// readiness tells whether traffic should come here, and how old the rules are.
+type readiness struct {
+	live    *rules.Live
+	sources []source
+	state   atomic.Int32
+}
+
+// report has a line for each source. The error says why no traffic should come.
+func (r *readiness) report() (report string, err error) {
+	status := r.live.Status()
+	var lines strings.Builder
+	missing := 0
+	for _, src := range r.sources {
+		s := status.Sources[src.name]
+		if s.LoadedAt.IsZero() {
+			missing++
+		}
+		fmt.Fprintf(&lines, "%s: %s\n", src.name, sourceLine(s))
+	}
+	switch {
+	case r.state.Load() == stateStopping:
+		err = errors.New("stopping")
+	case missing > 0:
+		err = errors.New("not all rules are loaded yet")
+	case r.state.Load() == stateStarting:
+		err = errors.New("starting")
+	}
+	return lines.String(), err
+}
+
+// sourceLine says in a line what is in force from a source.
+func sourceLine(s rules.SourceStatus) string {
+	var parts []string
+	if s.LoadedAt.IsZero() {
+		parts = append(parts, "nothing is loaded")
+	} else {
+		if s.Version != "" {
+			parts = append(parts, "version "+s.Version)
+		}
+		parts = append(parts, count(s.Documents, "document"), fmt.Sprintf("as of %s (%v ago)", s.AsOf.UTC().Format(time.RFC3339), time.Since(s.AsOf).Round(time.Second)))
+		if s.Cached {
+			parts = append(parts, "from the rules cache")
+		}
+	}
+	if s.LastError != "" {
+		first, _, _ := strings.Cut(s.LastError, "\n")
+		parts = append(parts, fmt.Sprintf("failing since %s: %s", s.FailedAt.UTC().Format(time.RFC3339), first))
+	}
+	return strings.Join(parts, ", ")
+}
