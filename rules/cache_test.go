@@ -38,7 +38,9 @@ func cachedRun(t *testing.T, dir, name string, source Source, length time.Durati
 	return l
 }
 
-func away(problem string) Snapshot { return Snapshot{Faults: Faults{{File: "consul://x", Msg: problem}}} }
+func away(problem string) Snapshot {
+	return Snapshot{Faults: Faults{{File: "consul://x", Msg: problem}}}
+}
 
 func versioned(snap Snapshot, version string) Snapshot {
 	snap.Version = version

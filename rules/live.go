@@ -209,9 +209,13 @@ func (l *Live) refused(source string, snap Snapshot, err error) {
 	state.status.FailedAt, state.status.LastError = now, err.Error()
 	state.status.Failures++
 	l.status.Failures++
-	version := l.status.Version
+	version, none := l.status.Version, state.status.LoadedAt.IsZero()
 	l.mu.Unlock()
-	l.options.Logger.Error("rules refused, those before stay in force", "source", source, "version", version, "error", err)
+	what := "rules refused, those before stay in force"
+	if none {
+		what = "no rules of this source are in force yet"
+	}
+	l.options.Logger.Error(what, "source", source, "version", version, "error", err)
 }
 
 // source returns what is known of a source. l.mu is held.

@@ -138,6 +138,11 @@ func newClient(o Options) (*client, error) {
 // close ends connections that nothing uses.
 func (c *client) close() { c.http.CloseIdleConnections() }
 
+// askFirst is the size of a request from which on Consul is asked whether it takes
+// it. It answers one that is too large without reading it, and if that takes long,
+// all that the sender learns is that the connection was reset.
+const askFirst = 128 << 10
+
 // authorized adds the token to each request.
 type authorized struct {
 	*http.Transport
@@ -145,9 +150,12 @@ type authorized struct {
 }
 
 func (a *authorized) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
 	if token := a.token.get(); token != "" {
-		r = r.Clone(r.Context())
 		r.Header.Set("X-Consul-Token", token)
+	}
+	if r.ContentLength >= askFirst {
+		r.Header.Set("Expect", "100-continue")
 	}
 	return a.Transport.RoundTrip(r)
 }

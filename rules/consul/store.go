@@ -53,22 +53,19 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// List is kv.Reader's, by a blocking query. Consul ends it up to a sixteenth of
-// the wait later, so that not all agents come at once, and after ten minutes at
-// the latest.
+// List is kv.Reader's.
 func (s *Store) List(ctx context.Context, q kv.Query) (kv.Listing, error) {
 	doing := fmt.Sprintf("listing %s in %s", q.Prefix, s.at)
-	options := &consulapi.QueryOptions{AllowStale: q.Stale, RequireConsistent: !q.Stale}
-	limit := patience
 	if q.Since > 0 && q.Wait > 0 {
-		options.WaitIndex, options.WaitTime = q.Since, q.Wait
-		limit += q.Wait + q.Wait/16
+		if err := s.await(ctx, doing, q); err != nil {
+			return kv.Listing{}, err
+		}
 	}
-	within, cancel := context.WithTimeout(ctx, limit)
+	within, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	pairs, meta, err := s.client.KV().List(q.Prefix, options.WithContext(within))
+	pairs, meta, err := s.client.KV().List(q.Prefix, query(q).WithContext(within))
 	if err != nil {
-		return kv.Listing{}, s.failed(ctx, doing, mayRead(q.Prefix, err), limit, err)
+		return kv.Listing{}, s.failed(ctx, doing, mayRead(q.Prefix, err), patience, err)
 	}
 	// What a token may not read is left out without an error: rules with holes.
 	if meta.ResultsFilteredByACLs {
@@ -91,14 +88,41 @@ func (s *Store) List(ctx context.Context, q kv.Query) (kv.Listing, error) {
 	return l, nil
 }
 
+// step is how long one blocking query waits.
+const step = 5 * time.Second
+
+// await returns when the prefix should be listed: something has changed, or the
+// wait is over. It asks by blocking queries of the keys alone, and not for long
+// at once: a Consul that began anew is far from the index that the query waits
+// for, and shows so only in its answer.
+func (s *Store) await(ctx context.Context, doing string, q kv.Query) error {
+	for end := time.Now().Add(q.Wait); ; {
+		options := query(q)
+		options.WaitIndex, options.WaitTime = q.Since, min(step, max(time.Until(end), time.Millisecond))
+		limit := options.WaitTime + options.WaitTime/16 + patience // Consul spreads the ends of waits by a sixteenth
+		within, cancel := context.WithTimeout(ctx, limit)
+		_, meta, err := s.client.KV().Keys(q.Prefix, "", options.WithContext(within))
+		cancel()
+		if err != nil {
+			return s.failed(ctx, doing, mayRead(q.Prefix, err), limit, err)
+		}
+		if meta.LastIndex != q.Since || !time.Now().Before(end) {
+			return nil
+		}
+	}
+}
+
+func query(q kv.Query) *consulapi.QueryOptions {
+	return &consulapi.QueryOptions{AllowStale: q.Stale, RequireConsistent: !q.Stale}
+}
+
 var errFiltered = errors.New("something was left out that the token may not read")
 
 // mayRead tells by an error that the keys beneath the prefix are not to be read.
 func (s *Store) mayRead(ctx context.Context, q kv.Query) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	options := &consulapi.QueryOptions{AllowStale: q.Stale, RequireConsistent: !q.Stale}
-	_, _, err := s.client.KV().Get(q.Prefix, options.WithContext(ctx))
+	_, _, err := s.client.KV().Get(q.Prefix, query(q).WithContext(ctx))
 	return err
 }
 

@@ -56,7 +56,11 @@ func put(s *Store, key, value string) error {
 // list lists and fails the test if that fails.
 func list(t testing.TB, s *Store, q kv.Query) kv.Listing {
 	t.Helper()
-	l, err := timed(t, func() (kv.Listing, error) { return s.List(context.Background(), q) })
+	l, err := timed(t, func() (kv.Listing, error) {
+		ctx, cancel := context.WithTimeout(context.Background(), 2*bound)
+		defer cancel()
+		return s.List(ctx, q)
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -84,7 +88,11 @@ func fails(t testing.TB, s *Store, q kv.Query, says ...string) {
 		_, err := timed(t, func() (struct{}, error) { return struct{}{}, put(s, "a/key", "1") })
 		written <- err
 	}()
-	_, err := timed(t, func() (kv.Listing, error) { return s.List(context.Background(), q) })
+	_, err := timed(t, func() (kv.Listing, error) {
+		ctx, cancel := context.WithTimeout(context.Background(), 2*bound)
+		defer cancel()
+		return s.List(ctx, q)
+	})
 	wants(t, err, append(says, q.Prefix)...)
 	err = <-written
 	wants(t, err, append(says, "a/key")...)

@@ -52,28 +52,8 @@ func NewSource(options SourceOptions) *Source {
 // prefix without keys for rules: an empty document clears them.
 func (s *Source) Run(ctx context.Context, apply func(rules.Snapshot) error) error {
 	r := &reader{Source: s, apply: apply}
-	failures := 0
 	for ctx.Err() == nil {
-		pause := spacing
-		listing, err := s.options.Store.List(ctx, Query{Prefix: s.options.Prefix + "/", Since: r.index, Wait: r.patience(), Stale: !r.behind})
-		if ctx.Err() != nil {
-			break
-		}
-		switch {
-		case err != nil:
-			r.index = 0 // whatever happened meanwhile is seen at the first answer
-			r.away(err)
-			pause = min(backoff<<min(failures, 10), backoffTo)
-			failures++
-		case listing.Index < r.index:
-			// The store began anew, or another server is behind. What is newest is
-			// asked of the one that knows.
-			s.options.Logger.Info("the index went backwards, reading anew", "from", r.index, "to", listing.Index)
-			r.index, r.behind, failures = 0, true, 0
-		default:
-			r.index, r.behind, failures = listing.Index, false, 0
-			r.take(listing.Pairs)
-		}
+		pause := r.step(ctx)
 		select {
 		case <-ctx.Done():
 		case <-time.After(jitter(pause)):
@@ -82,16 +62,40 @@ func (s *Source) Run(ctx context.Context, apply func(rules.Snapshot) error) erro
 	return nil
 }
 
+// step lists once, and returns how long to wait then.
+func (r *reader) step(ctx context.Context) (pause time.Duration) {
+	listing, err := r.options.Store.List(ctx, Query{Prefix: r.options.Prefix + "/", Since: r.index, Wait: r.patience(), Stale: !r.behind})
+	switch {
+	case ctx.Err() != nil:
+		return 0
+	case err != nil:
+		r.index = 0 // whatever happened meanwhile is seen at the first answer
+		r.away(err)
+		r.failures++
+		return min(backoff<<min(r.failures-1, 10), backoffTo)
+	case listing.Index < r.index:
+		// The store began anew, or another server is behind. What is newest is asked
+		// of the one that knows.
+		r.options.Logger.Info("the index went backwards, reading anew", "from", r.index, "to", listing.Index)
+		r.index, r.behind, r.failures = 0, true, 0
+		return 0
+	}
+	r.index, r.behind, r.failures = listing.Index, false, 0
+	r.take(listing.Pairs)
+	return spacing
+}
+
 // jitter spreads what many instances do at once.
-func jitter(d time.Duration) time.Duration { return d/2 + rand.N(d) }
+func jitter(d time.Duration) time.Duration { return d/2 + rand.N(d+1) }
 
 // reader is one Run.
 type reader struct {
 	*Source
 	apply func(rules.Snapshot) error
 
-	index  uint64 // of the last listing; 0: list at once
-	behind bool   // the index went backwards: the next listing is not to be stale
+	index    uint64 // of the last listing; 0: list at once
+	failures int    // since the last listing
+	behind   bool   // the index went backwards: the next listing is not to be stale
 
 	seen    string            // what apply was last called with: its digest and version
 	before  []*rules.Document // of then
