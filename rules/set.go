@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
+	"runtime"
 	"slices"
 	"strings"
 
@@ -54,6 +55,7 @@ func CompileWith(options Options, docs ...*Document) (*Set, error) {
 		for i := range doc.drafts {
 			c.add(doc.Name, &doc.drafts[i])
 		}
+		runtime.Gosched() // requests go before
 	}
 	if err := c.faults.asError(); err != nil {
 		return nil, err

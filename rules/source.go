@@ -3,6 +3,7 @@ package rules
 import (
 	"context"
 	"maps"
+	"runtime"
 	"slices"
 	"time"
 )
@@ -29,6 +30,7 @@ func ParseSnapshot(files map[string][]byte, before ...*Document) Snapshot {
 		doc := known[name]
 		if doc == nil || !doc.is(files[name]) {
 			doc, _ = Parse(name, files[name]) // the document has its faults
+			runtime.Gosched()                 // loading is in no hurry; requests are
 		}
 		snap.Documents = append(snap.Documents, doc)
 		snap.Faults = append(snap.Faults, doc.faults...)

@@ -142,7 +142,7 @@ func (c *serveConfig) checkRules() error {
 			return usagef("--rules %s is given twice", name)
 		case strings.Contains(name, "://"):
 			if err := checkRemote(name); err != nil {
-				return usagef("--rules %s: %w", name, err)
+				return usagef("--rules %s: %w", redis.Redact(name), err)
 			}
 		}
 		seen[name] = true

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"weir/limiter/redis"
 	"weir/rules"
 	"weir/rules/kv"
 )
@@ -63,10 +64,10 @@ type repository struct {
 // open returns the repository, and a context for all that is asked of it.
 func (t *target) open(ctx context.Context) (*repository, context.Context, error) {
 	if kind := kindOf(t.url); kind != "consul" && kind != "etcd" || !strings.Contains(t.url, "://") {
-		return nil, nil, usagef("--rules %s: it is consul://host:port/PREFIX or etcd://host:port,…/PREFIX", t.url)
+		return nil, nil, usagef("--rules %s: it is consul://host:port/PREFIX or etcd://host:port,…/PREFIX", redis.Redact(t.url))
 	}
 	if err := checkRemote(t.url); err != nil {
-		return nil, nil, usagef("--rules %s: %w", t.url, err)
+		return nil, nil, usagef("--rules %s: %w", redis.Redact(t.url), err)
 	}
 	if t.patience <= 0 {
 		return nil, nil, usagef("--timeout %v: it is over 0", t.patience)

@@ -22,10 +22,10 @@ const commitTimeout = 10 * time.Second
 // limits of a transaction. Consul takes 128 operations (64 before 1.14, and the
 // patches of its time), and some of ours are two of its own; and a request of 512
 // KiB (txn_max_req_len), in which values are in base64: 320 KiB become 427, and
-// 128 operations without their keys some 25. That leaves 60 KiB for what JSON
+// 64 operations without their keys some 13. That leaves 60 KiB for what JSON
 // makes of keys and for naming them twice. A single value has a request of its
 // own, which may have 512 KiB (kv_max_value_size).
-var limits = kv.Limits{Ops: 64, Bytes: 320 << 10, Value: 512 << 10}
+var limits = kv.Limits{Ops: 32, Bytes: 320 << 10, Value: 512 << 10}
 
 // Limits is kv.Writer's. Servers may be configured to take less.
 func (s *Store) Limits() kv.Limits { return limits }

@@ -300,7 +300,7 @@ func (r *Repository) write(ctx context.Context, ops []Op, marker uint64) error {
 	mine := Op{Kind: Check, Key: r.key(markerName), If: marker}
 	limits.Ops, limits.Bytes = limits.Ops-1, limits.Bytes-len(mine.Key)
 	for _, group := range chunks(ops, limits) {
-		if len(group) > 1 || len(group[0].Value) < limits.Bytes {
+		if len(group) > 1 || len(group[0].Key)+len(group[0].Value) <= limits.Bytes {
 			group = append(group, mine)
 		} // else it is too large for company: see Limits
 		if _, err := r.store.Commit(ctx, group); err != nil {
