@@ -33,7 +33,7 @@ build: ## build bin/weir, static
 # Installing is a step of its own, because go test shows what a test prints only
 # when its package is done.
 .PHONY: test
-test: ## vet, install what the tests run against, go test
+test: build ## vet, install what the tests run against, go test
 	@echo "== vet"
 	@go vet $(PACKAGES)
 	@echo "== programs that the tests run against"

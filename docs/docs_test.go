@@ -70,7 +70,7 @@ type reader struct {
 
 func newReader(t *testing.T) *reader {
 	var pairs []string
-	for _, wellKnown := range []string{"8080", "8081", "9000", "10000"} {
+	for _, wellKnown := range []string{"8080", "8081", "8500", "9000", "10000"} {
 		pairs = append(pairs, wellKnown, fmt.Sprint(testenv.FreePort(t)))
 	}
 	r := &reader{ports: strings.NewReplacer(pairs...)}
@@ -83,7 +83,21 @@ func newReader(t *testing.T) *reader {
 	if err := os.Chmod(alone, 0o700); err != nil {
 		t.Fatal(err)
 	}
+	consul, err := testenv.FindConsul()
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Each Consul of a machine needs ports of its own, beside that of its HTTP API.
+	var ports strings.Builder
+	for _, name := range []string{"serf-lan", "server"} {
+		fmt.Fprintf(&ports, " -%s-port %d", name, testenv.FreePort(t))
+	}
+	agent := "#!/bin/sh\nexec " + consul + r.ports.Replace(` "$@" -http-port 8500 -bind 127.0.0.1 -serf-wan-port -1 -grpc-port -1 -dns-port -1 -hcl "ports { grpc_tls = -1 }"`) + ports.String() + "\n"
+	if err := os.WriteFile(filepath.Join(filepath.Dir(alone), "consul"), []byte(agent), 0o700); err != nil {
+		t.Fatal(err)
+	}
 	r.env = []string{
+		r.ports.Replace("CONSUL_HTTP_ADDR=127.0.0.1:8500"),
 		r.ports.Replace("WEIR_GRPC_ADDR=127.0.0.1:8081"), r.ports.Replace("WEIR_HTTP_ADDR=127.0.0.1:8080"), r.ports.Replace("WEIR_ADDR=127.0.0.1:8081"),
 		"PATH=" + filepath.Dir(alone) + ":" + os.Getenv("PATH"),
 	}
@@ -105,7 +119,7 @@ func (r *reader) run(t *testing.T, bs []block) {
 		case words[0] == "sh":
 			r.bash(t, b)
 		case b.info == "text output":
-			if !shows(r.printed, b.text) {
+			if !shows(r.printed, r.ports.Replace(b.text)) {
 				t.Errorf("line %d: the page shows\n%s\nbut it prints\n%s", b.line, b.text, r.printed)
 			}
 		case words[0] == "yaml" && (strings.Contains(b.text, "rules:") || strings.Contains(b.text, "descriptors:")):

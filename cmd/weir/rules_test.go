@@ -288,3 +288,26 @@ func TestAnUnreachableConsulIsNamed(t *testing.T) {
 	weir(t, "rules", "log", "--rules", "consul://"+addr).want(t, 1, "Consul at http://"+addr, "connection refused")
 	weir(t, "rules", "log", "--rules", "etcd://"+addr).want(t, 1, "etcd", addr)
 }
+
+func TestTheLeastRightsThatTheDocsNameAreEnough(t *testing.T) {
+	t.Parallel()
+	c := testenv.StartConsul(t, testenv.ConsulOptions{ACL: true})
+	s := &shop{consul: c, url: "consul://" + c.Addr, dir: t.TempDir()}
+	s.write(t, "a.yaml", ruleOf("/a", 5))
+	instance := testenv.WriteFile(t, "instance", c.ACLToken(t, `key_prefix "weir/rules/" { policy = "read" } service "weir" { policy = "write" }`))
+	operator := testenv.WriteFile(t, "operator", c.ACLToken(t, `key_prefix "weir/rules" { policy = "write" } service_prefix "" { policy = "read" } node_prefix "" { policy = "read" }`))
+
+	s.rules(t, "push", s.dir, "--consul-token-file", operator).want(t, 0, "pushed version 1")
+	serving(t, "--rules", s.url, "--register", "consul://"+c.Addr, "--consul-token-file", instance)
+	eventually(t, "the instance is registered and current", func() bool {
+		r := s.rules(t, "status", "--consul-token-file", operator)
+		return r.code == 0 && strings.Contains(r.stdout, "current")
+	})
+	s.write(t, "a.yaml", ruleOf("/a", 6))
+	s.rules(t, "push", s.dir, "--consul-token-file", operator).want(t, 0, "pushed version 2")
+	s.rules(t, "rollback", "--consul-token-file", operator).want(t, 0, "pushed version 3")
+
+	s.rules(t, "push", s.dir, "--consul-token-file", instance).want(t, 1, `"weir/rules`, `policy = "write"`, "nothing was changed")
+	s.rules(t, "log").want(t, 1, `a token (CONSUL_HTTP_TOKEN) with key_prefix "weir/rules/" { policy = "read" }`)
+	s.rules(t, "log", "--consul-token", "00000000-0000-4000-8000-00000000abcd").want(t, 1, "a token that this Consul knows")
+}
