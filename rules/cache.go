@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -33,7 +34,8 @@ type Cache struct {
 
 var _ Source = (*Cache)(nil)
 
-// NewCache returns the cache of a source. It fails if Dir cannot be written.
+// NewCache returns the cache of a source. It fails if Dir cannot be written, but
+// where it has rules of the source already.
 func NewCache(source Source, options CacheOptions) (*Cache, error) {
 	if options.Wait == 0 {
 		options.Wait = time.Second
@@ -49,11 +51,15 @@ func NewCache(source Source, options CacheOptions) (*Cache, error) {
 		return nil, fmt.Errorf("making the folder of the rules cache: %w", err)
 	}
 	trial, err := os.CreateTemp(options.Dir, ".new-*")
-	if err != nil {
+	if err == nil {
+		trial.Close()
+		os.Remove(trial.Name())
+		return c, nil
+	}
+	if _, unread := c.read(); unread != nil {
 		return nil, fmt.Errorf("writing to the rules cache: %w", err)
 	}
-	trial.Close()
-	os.Remove(trial.Name())
+	options.Logger.Warn("rules cache: its folder cannot be written, what is in it may get old", "error", err)
 	return c, nil
 }
 
@@ -93,22 +99,44 @@ type cacheRun struct {
 
 	mu   sync.Mutex // apply is never called twice at once
 	done bool       // the source has given good rules, or the cache stands in
+
+	keeping sync.Mutex // of what follows; apply is not called while it is held
+	kept    bool       // last is on disk
+	last    Snapshot   // that was good
 }
 
-// take applies what the source gives, and keeps it if it is good.
+// take applies what the source gives, and keeps it if, and when, it is taken.
 func (r *cacheRun) take(snap Snapshot) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	taken := snap.Taken
+	snap.Taken = func() {
+		if taken != nil {
+			taken()
+		}
+		r.keep(snap)
+	}
 	err := r.apply(snap)
 	if err != nil {
 		r.load()
 		return err
 	}
 	r.done = true
-	if err := r.save(snap); err != nil {
+	return nil
+}
+
+func (r *cacheRun) keep(snap Snapshot) {
+	r.keeping.Lock()
+	defer r.keeping.Unlock()
+	write := r.save
+	if r.kept && snap.Version == r.last.Version && slices.EqualFunc(snap.Documents, r.last.Documents, (*Document).same) {
+		write = r.touch
+	}
+	err := write(snap)
+	r.kept, r.last = err == nil, snap
+	if err != nil {
 		r.options.Logger.Warn("rules cache: the rules in force are not kept on disk", "error", err)
 	}
-	return nil
 }
 
 func (r *cacheRun) standIn() {
@@ -145,9 +173,24 @@ func (c *Cache) read() (Snapshot, error) {
 	if kept.Source != c.options.Name {
 		return Snapshot{}, fmt.Errorf("reading %s: it holds rules of %s; remove it", c.path, kept.Source)
 	}
+	if kept.Files == nil {
+		return Snapshot{}, fmt.Errorf("reading %s: it has no files; remove it", c.path)
+	}
 	snap := ParseSnapshot(kept.Files)
 	snap.Version, snap.AsOf, snap.Cached = kept.Version, kept.AsOf, true
+	if info, err := os.Stat(c.path); err == nil && info.ModTime().After(snap.AsOf) {
+		snap.AsOf = info.ModTime() // see touch
+	}
 	return snap, nil
+}
+
+// touch notes in the file's time that the source still has what is kept.
+func (c *Cache) touch(snap Snapshot) error {
+	at := snap.AsOf
+	if at.IsZero() {
+		at = c.options.Now()
+	}
+	return os.Chtimes(c.path, at, at)
 }
 
 // save replaces the file at once: a crash leaves the old one or the new one.
@@ -174,6 +217,9 @@ func (c *Cache) save(snap Snapshot) error {
 	}
 	if e := f.Close(); err == nil {
 		err = e
+	}
+	if err == nil {
+		err = os.Chtimes(f.Name(), kept.AsOf, kept.AsOf)
 	}
 	if err != nil {
 		return err

@@ -29,8 +29,9 @@ type Live struct {
 }
 
 type sourceState struct {
-	documents []*Document // the last good ones
-	refused   *Snapshot   // the last one, if it may fit once other sources change
+	loaded    chan struct{} // closed when the first ones are in force
+	documents []*Document   // the last good ones
+	refused   *Snapshot     // the last one, if it may fit once other sources change
 	status    SourceStatus
 }
 
@@ -51,7 +52,7 @@ type SourceStatus struct {
 	Digest    string    `json:"digest,omitempty"`  // as of Digest
 	Documents int       `json:"documents"`
 	LoadedAt  time.Time `json:"loaded_at,omitzero"` // when they came into force; zero: there are none yet
-	AsOf      time.Time `json:"as_of,omitzero"`     // when the source held them
+	AsOf      time.Time `json:"as_of,omitzero"`     // when the source last held them, as far as is known
 	Cached    bool      `json:"cached,omitempty"`   // they come from the disk: the source has given none since the start
 	Failures  uint64    `json:"failures"`
 	FailedAt  time.Time `json:"failed_at,omitzero"`   // zero: never
@@ -89,6 +90,7 @@ func (l *Live) Apply(source string, snap Snapshot) error {
 		snap.AsOf = l.options.Now()
 	}
 	if l.confirmed(source, snap) {
+		snap.taken()
 		return nil
 	}
 	if err := l.try(source, snap); err != nil {
@@ -106,11 +108,15 @@ func (l *Live) confirmed(source string, snap Snapshot) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	state := l.source(source)
+	before := state.status
 	if len(snap.Faults) > 0 || state.status.LoadedAt.IsZero() || !slices.EqualFunc(state.documents, snap.Documents, (*Document).same) {
 		return false
 	}
 	state.refused = nil
 	state.note(snap)
+	if !snap.Cached && (before.LastError != "" || before.Cached) {
+		l.options.Logger.Info("the source has the rules in force", "source", source, "rules_version", snap.Version)
+	}
 	return true
 }
 
@@ -131,7 +137,14 @@ func (l *Live) try(source string, snap Snapshot) error {
 		return err
 	}
 	l.accepted(source, snap, set)
+	snap.taken()
 	return nil
+}
+
+func (s *Snapshot) taken() {
+	if s.Taken != nil {
+		s.Taken()
+	}
 }
 
 // retry puts one refused snapshot into force, if one fits now.
@@ -181,7 +194,13 @@ func (l *Live) accepted(source string, snap Snapshot, set *Set) {
 	l.current.Store(set)
 	l.mu.Lock()
 	state := l.source(source)
-	state.documents, state.refused = snap.Documents, nil
+	state.documents = snap.Documents
+	if !snap.Cached { // what the source has now is newer than the cache
+		state.refused = nil
+	}
+	if state.status.LoadedAt.IsZero() {
+		close(state.loaded)
+	}
 	state.status.LoadedAt, state.status.Documents, state.status.Digest = now, len(snap.Documents), version(snap.Documents)
 	state.note(snap)
 	l.status.Version, l.status.LoadedAt = set.Version(), now
@@ -189,6 +208,9 @@ func (l *Live) accepted(source string, snap Snapshot, set *Set) {
 	l.status.Reloads++
 	l.mu.Unlock()
 	log := l.options.Logger.With("source", source, "version", set.Version())
+	if snap.Version != "" {
+		log = log.With("rules_version", snap.Version)
+	}
 	if snap.Cached {
 		log = log.With("cached", true, "age", now.Sub(snap.AsOf).Round(time.Second))
 	}
@@ -211,9 +233,14 @@ func (l *Live) refused(source string, snap Snapshot, err error) {
 	l.status.Failures++
 	version, none := l.status.Version, state.status.LoadedAt.IsZero()
 	l.mu.Unlock()
-	what := "rules refused, those before stay in force"
+	what := "rules refused"
+	if len(snap.Documents) == 0 {
+		what = "rules not read"
+	}
 	if none {
-		what = "no rules of this source are in force yet"
+		what += ", none of this source are in force yet"
+	} else {
+		what += ", those before stay in force"
 	}
 	l.options.Logger.Error(what, "source", source, "version", version, "error", err)
 }
@@ -221,9 +248,16 @@ func (l *Live) refused(source string, snap Snapshot, err error) {
 // source returns what is known of a source. l.mu is held.
 func (l *Live) source(name string) *sourceState {
 	if l.sources[name] == nil {
-		l.sources[name] = &sourceState{}
+		l.sources[name] = &sourceState{loaded: make(chan struct{})}
 	}
 	return l.sources[name]
+}
+
+// Loaded returns a channel that is closed once rules of the source are in force.
+func (l *Live) Loaded(source string) <-chan struct{} {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.source(source).loaded
 }
 
 // Status tells how loading has gone until now.

@@ -4,9 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"strings"
 
 	"github.com/spf13/cobra"
 
+	"weir/limiter/redis"
 	"weir/rules"
 	"weir/rules/file"
 )
@@ -56,6 +58,10 @@ func readFiles(paths []string) (map[string][]byte, error) {
 	files := map[string][]byte{}
 	var unread []error
 	for _, p := range paths {
+		if strings.Contains(p, "://") {
+			unread = append(unread, fmt.Errorf("%s: only files and folders are read here; `weir rules pull DIR` writes those of Consul or etcd into one", redis.Redact(p)))
+			continue
+		}
 		read, err := file.Read(p)
 		if err != nil {
 			unread = append(unread, err)

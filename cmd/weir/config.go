@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"errors"
 	"io"
 	"log/slog"
 	"net"
@@ -154,9 +155,13 @@ func (c *serveConfig) checkRegister() error {
 	if c.register == "" {
 		return nil
 	}
-	scheme, rest, _ := strings.Cut(c.register, "://")
-	if _, _, err := consul.ParseURL(c.register); err != nil || strings.Contains(rest, "/") {
-		return usagef("--register %s: it is consul://host:port of the agent on this machine, or consul+https://host:port", scheme+"://…")
+	_, rest, _ := strings.Cut(c.register, "://")
+	_, _, err := consul.ParseURL(c.register)
+	if err == nil && strings.Contains(rest, "/") {
+		err = errors.New("no path belongs to it; the service's name is --register-service")
+	}
+	if err != nil {
+		return usagef("--register %s: it is consul://host:port or consul+https://host:port of the agent on this machine: %w", redis.Redact(c.register), err)
 	}
 	if strings.HasPrefix(c.grpcAddr, "unix:") && c.registerAddr == "" {
 		return usagef("--register: others cannot reach --grpc-addr %s; give --register-addr host:port", c.grpcAddr)

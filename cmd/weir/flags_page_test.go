@@ -63,15 +63,23 @@ func commandText(b *strings.Builder, cmd *cobra.Command) {
 		fmt.Fprintf(b, "\n```text\n%s\n```\n", strings.ReplaceAll(cmd.Example, "  weir", "weir"))
 	}
 	rows := 0
-	cmd.Flags().SortFlags = false // as they are declared: what belongs together stands together
-	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+	flags := cmd.LocalNonPersistentFlags()
+	if cmd.PersistentFlags().HasFlags() {
+		flags = cmd.PersistentFlags() // of all its commands, and said once
+	}
+	flags.SortFlags = false // as they are declared: what belongs together stands together
+	flags.VisitAll(func(f *pflag.Flag) {
 		if f.Name == "help" {
 			return
 		}
 		if rows++; rows == 1 {
 			b.WriteString("\n| flag | value | default | meaning |\n|---|---|---|---|\n")
 		}
-		fmt.Fprintf(b, "| `--%s` | %s | %s | %s |\n", f.Name, valueText(f), defaultText(f), strings.ReplaceAll(f.Usage, "|", `\|`))
+		name := "`--" + f.Name + "`"
+		if f.Shorthand != "" {
+			name += ", `-" + f.Shorthand + "`"
+		}
+		fmt.Fprintf(b, "| %s | %s | %s | %s |\n", name, valueText(f), defaultText(f), strings.ReplaceAll(f.Usage, "|", `\|`))
 	})
 	for _, sub := range cmd.Commands() {
 		if sub.Name() != "help" {

@@ -38,19 +38,21 @@ environment variables say, beneath weir/rules.`,
 			return usagef("no command")
 		},
 	}
-	cmd.AddCommand(newRulesPush(), newRulesPull(), newRulesDiff(), newRulesLog(), newRulesRollback(), newRulesStatus())
+	t := new(target)
+	t.addFlags(cmd.PersistentFlags())
+	cmd.AddCommand(newRulesPush(t), newRulesPull(t), newRulesDiff(t), newRulesLog(t), newRulesRollback(t), newRulesStatus(t))
 	return cmd
 }
 
 // target says where the rules are that a command is about.
 type target struct {
-	url      string
+	urls     []string
 	remote   remoteFlags
 	patience time.Duration
 }
 
 func (t *target) addFlags(f *pflag.FlagSet) {
-	f.StringVar(&t.url, "rules", "consul://", "where the rules are: consul://host:port/PREFIX or etcd://host:port,…/PREFIX")
+	f.StringArrayVar(&t.urls, "rules", nil, "where the rules are: consul://host:port/PREFIX or etcd://host:port,…/PREFIX (default: the Consul that CONSUL_HTTP_ADDR says, else of this machine)")
 	f.DurationVar(&t.patience, "timeout", time.Minute, "how long all of it may take")
 	t.remote.addStoreFlags(f)
 }
@@ -63,23 +65,45 @@ type repository struct {
 
 // open returns the repository, and a context for all that is asked of it.
 func (t *target) open(ctx context.Context) (*repository, context.Context, error) {
-	if kind := kindOf(t.url); kind != "consul" && kind != "etcd" || !strings.Contains(t.url, "://") {
-		return nil, nil, usagef("--rules %s: it is consul://host:port/PREFIX or etcd://host:port,…/PREFIX", redis.Redact(t.url))
+	url, err := t.store()
+	if err != nil {
+		return nil, nil, err
 	}
-	if err := checkRemote(t.url); err != nil {
-		return nil, nil, usagef("--rules %s: %w", redis.Redact(t.url), err)
+	if err := checkRemote(url); err != nil {
+		return nil, nil, usagef("--rules %s: %w", redis.Redact(url), err)
 	}
 	if t.patience <= 0 {
 		return nil, nil, usagef("--timeout %v: it is over 0", t.patience)
 	}
-	store, err := t.remote.openStore(t.url)
+	store, err := t.remote.openStore(url)
 	if err != nil {
-		return nil, nil, fmt.Errorf("--rules %s: %w", t.url, err)
+		return nil, nil, fmt.Errorf("--rules %s: %w", url, err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, t.patience)
 	closeStore := store.close
 	store.close = func() { cancel(); closeStore() }
 	return &repository{kv.NewRepository(store, store.prefix), store}, ctx, nil
+}
+
+// store is the one source that can be pushed to: WEIR_RULES may say for serve
+// that there are others.
+func (t *target) store() (string, error) {
+	if len(t.urls) == 0 {
+		return "consul://", nil
+	}
+	var stores []string
+	for _, url := range t.urls {
+		if kind := kindOf(url); (kind == "consul" || kind == "etcd") && strings.Contains(url, "://") {
+			stores = append(stores, url)
+		}
+	}
+	switch len(stores) {
+	case 0:
+		return "", usagef("--rules %s: it is consul://host:port/PREFIX or etcd://host:port,…/PREFIX", redis.Redact(strings.Join(t.urls, ", ")))
+	case 1:
+		return stores[0], nil
+	}
+	return "", usagef("--rules names several stores, %s: choose one", redis.Redact(strings.Join(stores, ", ")))
 }
 
 // who is the one that pushes.

@@ -109,10 +109,13 @@ rules:
 1        TIME  alice@example  2          e77ec20c9691  first limits
 `)
 	s.rules(t, "rollback", "2", "-m", "after all").want(t, 0, "pushed version 4")
+	s.consul.DeleteTree(t, "weir/rules/")
+	s.rules(t, "rollback", "--dry-run").want(t, 0, "no rules yet", "2 rules added")
+	s.rules(t, "rollback").want(t, 0, "pushed version 5")
 	s.rules(t, "rollback", "9").want(t, 1, "version 9: it is not in the history")
 	s.rules(t, "diff", "--from", "1", "--to", "4").want(t, 0, "(version 4: api.yaml:3:5)", "1 changed")
 	s.rules(t, "diff", "--from", "4").want(t, 0, "no difference")
-	s.rules(t, "log", "-n", "1").want(t, 0, "4 *", "after all")
+	s.rules(t, "log", "-n", "1").want(t, 0, "5 *", "rollback to version 4: after all")
 	if value, _ := s.consul.Get(t, "weir/rules/api.yaml"); !strings.Contains(value, "limit: 10") {
 		t.Errorf("Consul has %q", value)
 	}
@@ -142,6 +145,8 @@ func TestASingleFileIsAddedToWhatIsThere(t *testing.T) {
 	twice := testenv.WriteFile(t, "twice.yaml", "domain: api\nrules: [{endpoint: /posts, limit: 1, window: 1s}]")
 	s.rules(t, "push", twice).want(t, 1, twice+":2:9", "the path endpoint=/posts has a rule already, at ", s.url+"/api.yaml:3:5")
 	s.rules(t, "push", s.dir).want(t, 0, "- more.yaml", "0 rules added, 0 changed, 1 removed")
+	s.rules(t, "push", more, "--name", "team/more.yaml").want(t, 0, "+ team/more.yaml")
+	s.rules(t, "push", s.dir, "--name", "x").want(t, 2, "--name is for a single file")
 	other := t.TempDir()
 	writeIn(t, other, "api.yaml", "rules: []")
 	s.rules(t, "push", s.dir, other).want(t, 1, "would both be api.yaml")
@@ -158,7 +163,8 @@ func TestAPulledFolderIsNotPushedOverWhatCameAfter(t *testing.T) {
 		writeIn(t, dir, "api.yaml", "domain: api\nrules:\n  - {endpoint: /posts, limit: "+[]string{"7", "8"}[i]+", window: 60s}\n")
 	}
 	s.rules(t, "push", alice).want(t, 0, "pushed version 2")
-	s.rules(t, "push", bob).want(t, 1, "has version 2, and "+bob+" was pulled from version 1", "nothing was pushed")
+	s.rules(t, "push", bob).want(t, 1, "has version 2, and "+bob+" was pulled when it had version 1", "nothing was pushed")
+	s.rules(t, "push", filepath.Join(bob, "api.yaml")).want(t, 1, "was pulled when it had version 1")
 	s.rules(t, "pull", bob).want(t, 1, "has rule files that were changed here")
 	writeIn(t, alice, "api.yaml", "domain: api\nrules: []\n")
 	s.rules(t, "push", alice).want(t, 0, "pushed version 3") // its own push is no surprise
@@ -169,6 +175,11 @@ func TestAPulledFolderIsNotPushedOverWhatCameAfter(t *testing.T) {
 	s.rules(t, "push", bob, "--force").want(t, 0, "what was written by other means is kept as version 4", "pushed version 5")
 	s.rules(t, "pull", alice, "--version", "4").want(t, 0, "+ hot.yaml", "version 4 is in")
 	s.rules(t, "push", alice).want(t, 0, "pushed version 6") // it was pulled while 5 was in force
+
+	writeIn(t, alice, "team/login.yaml", "domain: login\nrules: []\n")
+	s.rules(t, "push", filepath.Join(alice, "team/login.yaml")).want(t, 0, "~ team/login.yaml", "pushed version 7")
+	writeIn(t, alice, "api.yaml", "domain: api\n")
+	s.rules(t, "push", alice).want(t, 0, "pushed version 8") // what was pushed of it is no surprise either
 }
 
 // txn writes or deletes a key whose name a URL would not keep as it is.
@@ -194,7 +205,7 @@ func TestPullingStaysWithinItsFolder(t *testing.T) {
 	s := newShop(t)
 	dir := filepath.Join(t.TempDir(), "in")
 	s.rules(t, "pull", dir).want(t, 1, "has no rules")
-	for _, name := range []string{"a//b.yaml", "/etc/out.yaml", "folder/"} {
+	for _, name := range []string{"a//b.yaml", "/etc/out.yaml", "folder/", "two\nlines"} {
 		s.txn(t, "set", "weir/rules/"+name)
 		s.rules(t, "pull", dir).want(t, 1, "is no path of a file within a folder")
 		s.txn(t, "delete", "weir/rules/"+name)
@@ -218,8 +229,22 @@ func TestPullingStaysWithinItsFolder(t *testing.T) {
 		t.Error("it wrote through a link")
 	}
 	s.consul.Delete(t, "weir/rules/link/out.yaml")
+	s.consul.Put(t, "weir/rules/a.yaml/b.yaml", "rules: []")
+	s.consul.Put(t, "weir/rules/a.yaml", "rules: []")
+	s.rules(t, "pull", dir).want(t, 1, "a.yaml would be both a file and a folder")
+	s.consul.DeleteTree(t, "weir/rules/a.yaml")
+	victim := testenv.WriteFile(t, "victim", "untouched")
+	for _, name := range []string{".weir-pulled", "plain.yaml"} {
+		if err := os.Symlink(victim, filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.rules(t, "pull", dir, "--force").want(t, 0, "+ plain.yaml")
+	if text, _ := os.ReadFile(victim); string(text) != "untouched" {
+		t.Errorf("it wrote through a link: %q", text)
+	}
 	writeIn(t, dir, "README.md", "not a rule file")
-	s.rules(t, "pull", dir).want(t, 0, "+ plain.yaml")
+	s.rules(t, "pull", dir).want(t, 0, "1 document that no push wrote is in")
 	s.rules(t, "push", dir).want(t, 0, "- plain\n", "+ plain.yaml", "rules: no difference")
 }
 
@@ -239,7 +264,9 @@ func TestAPushThatDiedIsSeenAndPutRight(t *testing.T) {
 	s.rules(t, "push", "--abort").want(t, 0, "version 1 is in force")
 	s.rules(t, "status").want(t, 0)
 	s.consul.Put(t, "weir/rules/.weir/push", "nonsense")
-	s.rules(t, "push", s.dir).want(t, 1, "weir/rules/.weir/push: it is not a push's marker; if no push is under way, remove it")
+	s.rules(t, "push", s.dir).want(t, 1, "one whose marker is not understood", "--abort")
+	s.rules(t, "push", "--abort", "--force").want(t, 0, "left as they stand")
+	s.rules(t, "push", s.dir).want(t, 0, "no difference")
 }
 
 func TestWrongUseOfRules(t *testing.T) {
@@ -252,6 +279,8 @@ func TestWrongUseOfRules(t *testing.T) {
 		{"rules push --resume --abort", "exclude each other"},
 		{"rules push x --keep 0", "--keep 0: it is 1 at least"},
 		{"rules push x --rules rules.yaml", "it is consul://host:port/PREFIX"},
+		{"rules push x --rules consul://a:1 --rules etcd://b:1", "choose one"},
+		{"rules status --wait -1s", "0 at least"},
 		{"rules push x --rules xds://h:1", "it is consul://host:port/PREFIX"},
 		{"rules push x --rules consul://user:secret@h:1", "no user, password or token"},
 		{"rules push x --rules consul://h:1/a//b", "--rules consul://h:1/a//b: "},

@@ -12,8 +12,7 @@ import (
 	"weir/rules"
 )
 
-func newRulesDiff() *cobra.Command {
-	var t target
+func newRulesDiff(t *target) *cobra.Command {
 	var from, to uint64
 	var exitCode bool
 	cmd := &cobra.Command{
@@ -53,7 +52,6 @@ weir rules diff --from 6`,
 			return nil
 		},
 	}
-	t.addFlags(cmd.Flags())
 	cmd.Flags().Uint64Var(&from, "from", 0, "the version to compare with (0: what is in force)")
 	cmd.Flags().Uint64Var(&to, "to", 0, "the version that is compared (0: what is in force)")
 	cmd.Flags().BoolVar(&exitCode, "exit-code", false, "exit with 1 if there are differences")
@@ -85,7 +83,7 @@ func compareSides(ctx context.Context, repo *repository, paths []string, from, t
 		}
 		return compare(was, is, wasName, isName)
 	}
-	local, err := readLocal(paths)
+	local, err := readLocal(paths, "")
 	if err != nil {
 		return nil, err
 	}
@@ -165,6 +163,9 @@ func (c *compared) print(w io.Writer) {
 
 // summary counts the changes.
 func (c *compared) summary() string {
+	if c.fromFaults != nil {
+		return "rules not compared"
+	}
 	var added, removed, changed int
 	for _, change := range c.changes {
 		switch {

@@ -12,8 +12,7 @@ import (
 	"weir/rules/kv"
 )
 
-func newRulesLog() *cobra.Command {
-	var t target
+func newRulesLog(t *target) *cobra.Command {
 	var most int
 	cmd := &cobra.Command{
 		Use:   "log",
@@ -46,7 +45,6 @@ func newRulesLog() *cobra.Command {
 			return printLog(cmd.OutOrStdout(), state, versions)
 		},
 	}
-	t.addFlags(cmd.Flags())
 	cmd.Flags().IntVarP(&most, "number", "n", 20, "how many, at most (0: all)")
 	return cmd
 }
@@ -62,7 +60,7 @@ func printLog(out io.Writer, state *kv.State, versions []kv.Version) error {
 		case state.Push != nil && v.Number == state.Push.Version:
 			number += " (under way)"
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%s\t%s\n", number, v.At.UTC().Format(time.RFC3339), oneLine(v.By), len(v.Files), v.Digest, oneLine(v.Message))
+		fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%s\t%s\n", number, v.At.UTC().Format(time.RFC3339), oneLine(v.By), len(v.Files), oneLine(v.Digest), oneLine(v.Message))
 	}
 	if err := w.Flush(); err != nil {
 		return err

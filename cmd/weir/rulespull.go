@@ -10,6 +10,8 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
+	"unicode"
 
 	"github.com/spf13/cobra"
 
@@ -46,12 +48,12 @@ func readPulled(dir string) (*pulled, error) {
 	return p, nil
 }
 
-func (p *pulled) write() error {
+func (p *pulled) write(root *os.Root) error {
 	text, err := json.MarshalIndent(p, "", "  ")
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(filepath.Join(p.dir, pulledName), append(text, '\n'), 0o644)
+	return replaceIn(root, pulledName, append(text, '\n'))
 }
 
 // renew notes that the folder's files are what is in force.
@@ -59,11 +61,15 @@ func (p *pulled) renew(version uint64, files map[string][]byte) error {
 	p.Version = strconv.FormatUint(version, 10)
 	p.Store = kv.Fingerprint(files)
 	p.Local = p.Store
-	return p.write()
+	root, err := os.OpenRoot(p.dir)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	return p.write(root)
 }
 
-func newRulesPull() *cobra.Command {
-	var t target
+func newRulesPull(t *target) *cobra.Command {
 	var version uint64
 	var force, dryRun bool
 	cmd := &cobra.Command{
@@ -71,7 +77,9 @@ func newRulesPull() *cobra.Command {
 		Short: "write the rules into a folder",
 		Long: `Write the documents into a folder, made if need be, to be edited and pushed. Rule
 files that are there and not in the store are removed. A folder whose files were
-changed since they were pulled is left alone.`,
+changed since they were pulled is left alone. A later push from the folder is refused
+if what is in force has changed since the pull; so it is with --version, whose folder
+goes over what is in force now.`,
 		Example: `weir rules pull rules/
 weir rules pull --version 7 /tmp/rules-of-yesterday`,
 		Args: func(_ *cobra.Command, args []string) error {
@@ -94,7 +102,6 @@ weir rules pull --version 7 /tmp/rules-of-yesterday`,
 			return from.into(force, dryRun, cmd.OutOrStdout())
 		},
 	}
-	t.addFlags(cmd.Flags())
 	cmd.Flags().Uint64Var(&version, "version", 0, "of the history (0: what is in force)")
 	cmd.Flags().BoolVar(&force, "force", false, "write over files that were changed here")
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "only show what would be written")
@@ -145,6 +152,13 @@ func pullFrom(ctx context.Context, repo *repository, version uint64) (*pull, err
 		}
 		p.files[path] = text
 	}
+	for path := range p.files {
+		for dir := filepath.Dir(path); dir != "."; dir = filepath.Dir(dir) {
+			if _, both := p.files[dir]; both {
+				return nil, fmt.Errorf("%s would be both a file and a folder; rename one of the documents in the store", dir)
+			}
+		}
+	}
 	p.Local = kv.Fingerprint(p.files)
 	return p, nil
 }
@@ -153,7 +167,7 @@ func pullFrom(ctx context.Context, repo *repository, version uint64) (*pull, err
 // gets one, so that it is one here too.
 func localPath(name string) (string, error) {
 	path := filepath.FromSlash(name)
-	if !filepath.IsLocal(path) || filepath.Clean(path) != path {
+	if !filepath.IsLocal(path) || filepath.Clean(path) != path || strings.ContainsFunc(path, unicode.IsControl) {
 		return "", fmt.Errorf("the document %q is no path of a file within a folder; rename it in the store", name)
 	}
 	if ext := filepath.Ext(path); ext != ".yaml" && ext != ".yml" {
@@ -173,7 +187,7 @@ func (p *pull) into(force, dryRun bool, out io.Writer) error {
 		return err
 	}
 	if now := kv.Fingerprint(stand); !force && len(stand) > 0 && now != p.Local && (before == nil || now != before.Local) {
-		return fmt.Errorf("%s has rule files that were changed here, or come from elsewhere; push them first, choose another folder, or write over them by --force", p.dir)
+		return fmt.Errorf("%s has rule files that were changed here, or come from elsewhere; choose another folder, or write over them by --force", p.dir)
 	}
 	c := compared{from: stand, to: p.files}
 	for _, line := range c.files() {
@@ -190,7 +204,8 @@ func (p *pull) into(force, dryRun bool, out io.Writer) error {
 	return err
 }
 
-// write goes through a root, so that no link in the folder leads out of it.
+// write goes through a root, so that no link in the folder leads out of it, and
+// replaces what is there rather than write through it.
 func (p *pull) write(stand map[string][]byte) error {
 	if err := os.MkdirAll(p.dir, 0o755); err != nil {
 		return err
@@ -201,20 +216,32 @@ func (p *pull) write(stand map[string][]byte) error {
 	}
 	defer root.Close()
 	for _, name := range sortedNames(stand, p.files) {
-		text, stays := p.files[name]
-		switch {
-		case !stays:
-			err = root.Remove(name)
-		case string(text) != string(stand[name]) || stand[name] == nil:
-			if err = root.MkdirAll(filepath.Dir(name), 0o755); err == nil {
-				err = root.WriteFile(name, text, 0o644)
-			}
-		}
-		if err != nil {
-			return fmt.Errorf("writing into %s: %w", p.dir, err)
+		if _, stays := p.files[name]; !stays {
+			err = errors.Join(err, root.Remove(name))
 		}
 	}
-	return p.pulled.write()
+	for _, name := range sortedNames(p.files) {
+		if was, there := stand[name]; err == nil && (!there || string(was) != string(p.files[name])) {
+			err = replaceIn(root, name, p.files[name])
+		}
+	}
+	if err == nil {
+		err = p.pulled.write(root)
+	}
+	if err != nil {
+		return fmt.Errorf("writing into %s: %w", p.dir, err)
+	}
+	return nil
+}
+
+func replaceIn(root *os.Root, name string, text []byte) error {
+	if err := root.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+		return err
+	}
+	if err := root.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return root.WriteFile(name, text, 0o644)
 }
 
 // ruleFilesIn reads the rule files of a folder, which may not exist. It follows no

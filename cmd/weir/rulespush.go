@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,7 +19,7 @@ import (
 
 // pushFlags are what a push and a rollback have in common.
 type pushFlags struct {
-	target
+	*target
 	who
 	dryRun bool
 	keep   int
@@ -26,7 +27,6 @@ type pushFlags struct {
 
 func (p *pushFlags) addFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
-	p.target.addFlags(f)
 	p.who.addFlags(f)
 	f.BoolVar(&p.dryRun, "dry-run", false, "only show what would change")
 	f.IntVar(&p.keep, "keep", 100, "versions that the history keeps")
@@ -42,20 +42,22 @@ func (p *pushFlags) check() error {
 	return nil
 }
 
-func newRulesPush() *cobra.Command {
-	var p pushFlags
+func newRulesPush(t *target) *cobra.Command {
+	p := pushFlags{target: t}
 	var base uint64
 	var resume, abort, force bool
+	var name string
 	cmd := &cobra.Command{
 		Use:   "push PATH…",
 		Short: "make a folder's rules the ones in force",
 		Long: `Push rules: compile them, show what changes, and put them into force, all of them
 or none. A folder takes the place of all documents that are there; a single file is
-added to them, or takes the place of the one with its name. What would not load is
+added to them, or takes the place of the one with its name, which is --name, or where
+the file is in a folder that was pulled, or the file's own. What would not load is
 refused, each fault as file:line:col.
 
-Of a folder that was pulled it is known which version it began with: if another was
-pushed since, nothing is done. A push that was interrupted halfway changes nothing
+Of a folder that was pulled, and of a file in it, it is known what was in force then:
+if that has changed since, nothing is done. A push that was interrupted halfway changes nothing
 that serves; --resume finishes it, --abort takes it back.`,
 		Example: `weir rules push rules/ -m "double the login limit"
 weir rules push rules/ --dry-run
@@ -81,9 +83,9 @@ weir rules push --abort`,
 			case resume:
 				return p.resume(ctx, repo, cmd.OutOrStdout())
 			case abort:
-				return p.abort(ctx, repo, cmd.OutOrStdout())
+				return p.abort(ctx, repo, force, cmd.OutOrStdout())
 			}
-			local, err := readLocal(args)
+			local, err := readLocal(args, name)
 			if err != nil {
 				return err
 			}
@@ -92,8 +94,9 @@ weir rules push --abort`,
 		},
 	}
 	p.addFlags(cmd)
-	cmd.Flags().Uint64Var(&base, "base", 0, "refuse if another version than this one is in force (0: none yet)")
-	cmd.Flags().BoolVar(&force, "force", false, "push over what was pushed since the folder was pulled")
+	cmd.Flags().StringVar(&name, "name", "", "what to call the document, if it is a single file: team/login.yaml")
+	cmd.Flags().Uint64Var(&base, "base", 0, "refuse if another version than this one is in force (0, if given: if there is any)")
+	cmd.Flags().BoolVar(&force, "force", false, "push over what was pushed since the folder was pulled; with --abort: leave the documents as they stand")
 	cmd.Flags().BoolVar(&resume, "resume", false, "finish a push that was interrupted")
 	cmd.Flags().BoolVar(&abort, "abort", false, "take back a push that was interrupted")
 	return cmd
@@ -107,8 +110,9 @@ type localRules struct {
 	pulled []*pulled         // what is known of the folders
 }
 
-// readLocal reads files and folders. A folder's files have names within it.
-func readLocal(args []string) (*localRules, error) {
+// readLocal reads files and folders. A folder's files have names within it; name
+// is that of a single file, if it is not "".
+func readLocal(args []string, name string) (*localRules, error) {
 	l := &localRules{files: map[string][]byte{}, paths: map[string]string{}}
 	for _, path := range args {
 		read, err := file.Read(path)
@@ -119,31 +123,79 @@ func readLocal(args []string) (*localRules, error) {
 		if err != nil {
 			return nil, err
 		}
-		if info.IsDir() {
-			l.whole = true
-			base, err := readPulled(path)
-			if err != nil {
-				return nil, err
-			}
-			if base != nil {
-				l.pulled = append(l.pulled, base)
-			}
+		switch {
+		case name != "" && (info.IsDir() || len(args) > 1):
+			return nil, usagef("--name is for a single file")
+		case info.IsDir():
+			err = l.addFolder(path, read)
+		default:
+			err = l.addFile(path, name, read[filepath.Clean(path)])
 		}
-		for p, text := range read {
-			name := filepath.Base(p)
-			if info.IsDir() {
-				if name, err = filepath.Rel(path, p); err != nil {
-					return nil, err
-				}
-			}
-			name = filepath.ToSlash(name)
-			if other, twice := l.paths[name]; twice {
-				return nil, fmt.Errorf("%s and %s would both be %s", other, p, name)
-			}
-			l.files[name], l.paths[name] = text, p
+		if err != nil {
+			return nil, err
 		}
 	}
 	return l, nil
+}
+
+func (l *localRules) addFolder(path string, read map[string][]byte) error {
+	l.whole = true
+	base, err := readPulled(path)
+	if err != nil {
+		return err
+	}
+	if base != nil {
+		l.pulled = append(l.pulled, base)
+	}
+	for p, text := range read {
+		name, err := filepath.Rel(path, p)
+		if err != nil {
+			return err
+		}
+		if err := l.add(name, p, text); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// addFile adds a single file. One within a folder that was pulled is called what
+// it is called there.
+func (l *localRules) addFile(path, name string, text []byte) error {
+	whole, err := filepath.Abs(path)
+	if err != nil {
+		return err
+	}
+	for dir := filepath.Dir(whole); ; dir = filepath.Dir(dir) {
+		base, err := readPulled(dir)
+		if err != nil {
+			return err
+		}
+		if base != nil {
+			if !slices.ContainsFunc(l.pulled, func(p *pulled) bool { return p.dir == dir }) {
+				l.pulled = append(l.pulled, base)
+			}
+			if name == "" {
+				if name, err = filepath.Rel(dir, whole); err != nil {
+					return err
+				}
+			}
+			break
+		}
+		if dir == filepath.Dir(dir) {
+			break
+		}
+	}
+	return l.add(cmp.Or(name, filepath.Base(path)), path, text)
+}
+
+func (l *localRules) add(name, path string, text []byte) error {
+	name = filepath.ToSlash(name)
+	if other, twice := l.paths[name]; twice {
+		return fmt.Errorf("%s and %s would both be %s", other, path, name)
+	}
+	l.files[name], l.paths[name] = text, path
+	return nil
 }
 
 // onto returns what the documents are after a push, and what to call them.
@@ -172,12 +224,12 @@ func (e expectation) check(state *kv.State, repo *repository, local *localRules)
 	if e.hasBase && (state.Version != e.base || state.ByHand) {
 		return fmt.Errorf("%s has %s, not version %d as --base says; nothing was pushed", repo.url, stateText(state), e.base)
 	}
-	if e.force {
+	if e.force || e.hasBase {
 		return nil
 	}
 	for _, p := range local.pulled {
 		if p.Rules == repo.url && p.Store != kv.Fingerprint(state.Files) {
-			return fmt.Errorf("%s has %s, and %s was pulled from version %s; pull again into another folder and compare, or push over it by --force; nothing was pushed",
+			return fmt.Errorf("%s has %s, and %s was pulled when it had version %s; pull into another folder and compare, or push over it by --force; nothing was pushed",
 				repo.url, stateText(state), p.dir, p.Version)
 		}
 	}
@@ -205,7 +257,8 @@ func (p *pushFlags) pushLocal(ctx context.Context, repo *repository, local *loca
 		return err
 	}
 	for _, base := range local.pulled {
-		if base.Rules != repo.url || len(local.pulled) > 1 {
+		unseen := !local.whole && (expect.force || expect.hasBase) // what others changed is not in the folder
+		if base.Rules != repo.url || len(local.pulled) > 1 || unseen {
 			continue
 		}
 		if err := base.renew(version, files); err != nil {
@@ -262,9 +315,16 @@ func (p *pushFlags) resume(ctx context.Context, repo *repository, out io.Writer)
 	return err
 }
 
-func (p *pushFlags) abort(ctx context.Context, repo *repository, out io.Writer) error {
+func (p *pushFlags) abort(ctx context.Context, repo *repository, force bool, out io.Writer) error {
 	if p.dryRun {
 		return p.standing(ctx, repo, out, "would be taken back")
+	}
+	if force {
+		if err := repo.Release(ctx); err != nil {
+			return err
+		}
+		_, err := fmt.Fprintln(out, "the push is over, and the documents are left as they stand: push whole rules now")
+		return err
 	}
 	version, err := repo.Abort(ctx, p.info())
 	if err != nil {

@@ -6,19 +6,20 @@ import (
 	"fmt"
 	"io"
 	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"weir/rules/kv"
 )
 
-func newRulesRollback() *cobra.Command {
-	var p pushFlags
+func newRulesRollback(t *target) *cobra.Command {
+	p := pushFlags{target: t}
 	cmd := &cobra.Command{
 		Use:   "rollback [VERSION]",
 		Short: "push an earlier version once more",
 		Long: `Put an earlier version into force, as a new one: nothing is lost, and a rollback can
-be rolled back. Without a version it is the one before that in force.`,
+be rolled back. Without a version it is the one before that in force; the newest one, if the prefix was emptied.`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 1 {
 				return usagef("want one version, or none")
@@ -71,7 +72,7 @@ func (p *pushFlags) rollback(ctx context.Context, repo *repository, number uint6
 	}
 	if p.message == "" {
 		p.message = fmt.Sprintf("rollback to version %d", number)
-		if version.Message != "" {
+		if version.Message != "" && !strings.HasPrefix(version.Message, "rollback to version ") {
 			p.message += ": " + version.Message
 		}
 	}
@@ -80,7 +81,8 @@ func (p *pushFlags) rollback(ctx context.Context, repo *repository, number uint6
 }
 
 // before is the version before the one in force; that one itself if keys were
-// changed since by other means.
+// changed since by other means, and the newest one if none is in force, because
+// the prefix was emptied.
 func before(ctx context.Context, repo *repository, state *kv.State) (uint64, error) {
 	if state.ByHand && state.Version > 0 {
 		return state.Version, nil
@@ -90,7 +92,7 @@ func before(ctx context.Context, repo *repository, state *kv.State) (uint64, err
 		return 0, err
 	}
 	for _, v := range versions {
-		if v.Number < state.Version {
+		if v.Number < state.Version || state.Version == 0 {
 			return v.Number, nil
 		}
 	}

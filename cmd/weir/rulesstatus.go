@@ -18,34 +18,42 @@ import (
 	"weir/rules/kv"
 )
 
-func newRulesStatus() *cobra.Command {
-	var t target
+func newRulesStatus(t *target) *cobra.Command {
 	var instances []string
 	var service string
 	var waitFor time.Duration
+	var expect int
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "which version is in force in the store, and in each instance",
 		Long: `Tell which version stands in the store, whether a push is under way, and which
 version each instance serves. Instances are those of --instance, or those that are
-registered in Consul (serve --register). The exit code is 1 if a push stands, or if
-an instance does not serve what the store has.`,
+registered in Consul (serve --register). The exit code is 1 if a push stands, if an
+instance does not serve what the store has, or if fewer are known than --expect (with
+--wait, one at least). AGE is since when an instance has last heard that it is current.`,
 		Example: `weir rules status --instance 127.0.0.1:8080
-weir rules status --wait 30s`,
+weir rules status --wait 30s --expect 3`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if waitFor < 0 || expect < 0 {
+				return usagef("--wait and --expect are 0 at least")
+			}
+			if waitFor > 0 && expect == 0 {
+				expect = 1
+			}
+			t.patience += waitFor
 			repo, ctx, err := t.open(cmd.Context())
 			if err != nil {
 				return err
 			}
 			defer repo.close()
-			s := &fleet{repo: repo, instances: instances, service: service}
+			s := &fleet{repo: repo, instances: instances, service: service, expect: expect}
 			return s.report(ctx, waitFor, cmd.OutOrStdout())
 		},
 	}
-	t.addFlags(cmd.Flags())
 	cmd.Flags().StringArrayVar(&instances, "instance", nil, "host:port of an instance's HTTP (repeatable; default: those registered in Consul)")
 	cmd.Flags().StringVar(&service, "service", defaultService, "the name that instances are registered under")
+	cmd.Flags().IntVar(&expect, "expect", 0, "how many instances there should be at least")
 	cmd.Flags().DurationVar(&waitFor, "wait", 0, "wait so long for all instances to serve what the store has")
 	return cmd
 }
@@ -55,6 +63,7 @@ type fleet struct {
 	repo      *repository
 	instances []string
 	service   string
+	expect    int
 }
 
 // report prints the status, after waiting for it to be good if asked to.
@@ -63,13 +72,13 @@ func (f *fleet) report(ctx context.Context, wait time.Duration, out io.Writer) e
 	for {
 		state, err := f.repo.State(ctx)
 		if err != nil {
-			return err
+			return f.without(ctx, err, out)
 		}
 		answers, err := f.ask(ctx, state)
 		if err != nil {
 			return err
 		}
-		problem := problemOf(state, answers)
+		problem := f.problemOf(state, answers)
 		if problem == nil || !time.Now().Before(deadline) {
 			if err := f.print(ctx, state, answers, out); err != nil {
 				return err
@@ -84,6 +93,18 @@ func (f *fleet) report(ctx context.Context, wait time.Duration, out io.Writer) e
 	}
 }
 
+// without reports what instances say while the store cannot be asked.
+func (f *fleet) without(ctx context.Context, err error, out io.Writer) error {
+	if len(f.instances) == 0 {
+		return err
+	}
+	answers, _ := f.ask(ctx, nil) // of named instances it cannot fail
+	if e := printAnswers(answers, out); e != nil {
+		return e
+	}
+	return err
+}
+
 // answer is what an instance says.
 type answer struct {
 	instance string
@@ -91,7 +112,7 @@ type answer struct {
 	problem  string // it does not serve what the store has; "": it does
 }
 
-// ask asks all instances at once.
+// ask asks all instances at once. Without a state they are not compared with it.
 func (f *fleet) ask(ctx context.Context, state *kv.State) ([]answer, error) {
 	addrs := f.instances
 	if len(addrs) == 0 && f.repo.consul != nil {
@@ -123,7 +144,10 @@ func (f *fleet) askOne(ctx context.Context, addr string, state *kv.State) answer
 		return a
 	}
 	// An instance may reach the store by another name: what counts is the digest.
-	want := state.Digest()
+	want := ""
+	if state != nil {
+		want = state.Digest()
+	}
 	var stores []string
 	for name, source := range status.Sources {
 		if kind := kindOf(name); kind != "consul" && kind != "etcd" {
@@ -137,7 +161,7 @@ func (f *fleet) askOne(ctx context.Context, addr string, state *kv.State) answer
 	switch {
 	case len(stores) == 0:
 		a.problem = "it has no rules of Consul or etcd"
-	case a.source.Digest != want:
+	case a.source.Digest != want && state != nil:
 		a.problem = "it serves other rules"
 	}
 	if a.source.LastError != "" {
@@ -173,7 +197,7 @@ func rulesOf(ctx context.Context, addr string) (*rules.LiveStatus, error) {
 	return status, nil
 }
 
-func problemOf(state *kv.State, answers []answer) error {
+func (f *fleet) problemOf(state *kv.State, answers []answer) error {
 	behind := 0
 	for _, a := range answers {
 		if a.problem != "" {
@@ -185,6 +209,8 @@ func problemOf(state *kv.State, answers []answer) error {
 		return fmt.Errorf("a push stands: %v", state.Push)
 	case behind > 0:
 		return fmt.Errorf("%d of %s not well", behind, count(len(answers), "instance"))
+	case len(answers) < f.expect:
+		return fmt.Errorf("%s known, and %d expected", count(len(answers), "instance"), f.expect)
 	}
 	return nil
 }
@@ -193,7 +219,11 @@ func (f *fleet) print(ctx context.Context, state *kv.State, answers []answer, ou
 	fmt.Fprintf(out, "%s: %s, %s, digest %s\n", f.repo.url, stateText(state), count(len(state.Files), "document"), state.Digest())
 	if state.Version > 0 {
 		if v, err := f.repo.VersionInfo(ctx, state.Version); err == nil {
-			fmt.Fprintf(out, "  pushed %s by %s: %s\n", v.At.UTC().Format(time.RFC3339), oneLine(v.By), oneLine(v.Message))
+			message := ""
+			if v.Message != "" {
+				message = ": " + oneLine(v.Message)
+			}
+			fmt.Fprintf(out, "  pushed %s by %s%s\n", v.At.UTC().Format(time.RFC3339), oneLine(v.By), message)
 		}
 	}
 	if state.Push != nil {
@@ -203,6 +233,10 @@ func (f *fleet) print(ctx context.Context, state *kv.State, answers []answer, ou
 		_, err := fmt.Fprintln(out, "no instance is known: name them by --instance, or have them registered by serve --register")
 		return err
 	}
+	return printAnswers(answers, out)
+}
+
+func printAnswers(answers []answer, out io.Writer) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "INSTANCE\tVERSION\tDIGEST\tAGE\tSTATE")
 	for _, a := range answers {

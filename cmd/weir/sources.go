@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
-	"sync"
 
 	"golang.org/x/sync/errgroup"
 
@@ -71,30 +70,21 @@ func (embedded) Run(ctx context.Context, apply func(rules.Snapshot) error) error
 // It returns context.Canceled if ctx ends before.
 func startSources(ctx context.Context, background *errgroup.Group, sources []source, live *rules.Live) error {
 	group, ctx := errgroup.WithContext(ctx)
-	var loaded sync.WaitGroup
 	failed := make([]error, len(sources)) // each file reads once, whatever becomes of the others
 	for i, src := range sources {
-		loaded.Add(1)
-		var once sync.Once
 		group.Go(func() error {
-			failed[i] = src.Run(ctx, func(s rules.Snapshot) error {
-				err := live.Apply(src.name, s)
-				if err == nil {
-					once.Do(loaded.Done)
-				}
-				return err
-			})
+			failed[i] = src.Run(ctx, func(s rules.Snapshot) error { return live.Apply(src.name, s) })
 			return failed[i]
 		})
 	}
-	all := make(chan struct{})
-	go func() { loaded.Wait(); close(all) }()
-	select {
-	case <-all:
-		background.Go(group.Wait)
-		return nil
-	case <-ctx.Done():
-		_ = group.Wait()
-		return cmp.Or(errors.Join(failed...), context.Canceled)
+	for _, src := range sources {
+		select {
+		case <-live.Loaded(src.name):
+		case <-ctx.Done():
+			_ = group.Wait()
+			return cmp.Or(errors.Join(failed...), context.Canceled)
+		}
 	}
+	background.Go(group.Wait)
+	return nil
 }

@@ -77,12 +77,12 @@ func TestThreeInstancesFollowConsul(t *testing.T) {
 		}
 	}
 	s.rules(t, "push", s.dir, "-m", "for all").want(t, 0, "pushed version 2")
-	r := s.rules(t, "status", "--service", service, "--wait", "20s")
+	r := s.rules(t, "status", "--service", service, "--wait", "20s", "--expect", "3")
 	r.want(t, 0, "version 2, 2 documents", "alice@example: for all", "current")
 	for _, i := range instances {
 		r.want(t, 0, i.httpAddr)
 	}
-	if code, body := instances[0].get(t, "/readyz"); code != 200 || !strings.Contains(body, "ok\n"+s.url+": version 2, 2 documents, as of ") {
+	if code, body := instances[0].get(t, "/readyz"); code != 200 || !strings.Contains(body, "ok\n"+s.url+": version 2, 2 documents, loaded ") || !strings.Contains(body, "confirmed ") {
 		t.Errorf("/readyz: %d %s", code, body)
 	}
 
@@ -92,6 +92,8 @@ func TestThreeInstancesFollowConsul(t *testing.T) {
 	})
 	s.rules(t, "status", "--service", service).want(t, 1, "it serves other rules", "unknown field", "3 of 3 instances not well")
 	s.rules(t, "status", "--instance", testenv.FreeAddr(t)).want(t, 1, "connection refused", "1 of 1 instance not well")
+	s.rules(t, "status", "--service", "nobody", "--wait", "10ms").want(t, 1, "no instance is known", "0 instances known, and 1 expected")
+	weir(t, "rules", "status", "--rules", "consul://"+testenv.FreeAddr(t), "--instance", instances[0].httpAddr).want(t, 1, instances[0].httpAddr, "connection refused")
 	instances[2].stop()
 	s.consul.Delete(t, "weir/rules/bad.yaml")
 	eventually(t, "an instance that stopped is registered no more", func() bool {
@@ -176,7 +178,7 @@ func TestTheRulesCacheServesAStartWithoutConsul(t *testing.T) {
 	if !st.Cached || st.Version != "1" || !strings.Contains(st.LastError, "connection refused") {
 		t.Errorf("%+v", st)
 	}
-	if code, body := i.get(t, "/readyz"); code != 200 || !strings.Contains(body, "version 1, 2 documents, as of ") || !strings.Contains(body, "from the rules cache, failing since ") {
+	if code, body := i.get(t, "/readyz"); code != 200 || !strings.Contains(body, "version 1, 2 documents, loaded ") || !strings.Contains(body, "from the rules cache, as of ") || !strings.Contains(body, "failing since ") {
 		t.Errorf("/readyz: %d %s", code, body)
 	}
 	if got := i.codes(t, 3, "login", "remote_address=192.0.2.1"); got != "AAD" {
@@ -268,6 +270,52 @@ func TestSourcesMergeAndARuleInTwoOfThemNamesBoth(t *testing.T) {
 	eventually(t, "the rule has moved", func() bool { return limitOf(t, c, "/etcd") == 9 && limitOf(t, c, "/consul") == 0 })
 }
 
+// A change that is refused for what another source says is taken when that one
+// has changed: at a start, and with a cache, too.
+func TestAConflictBetweenSourcesEndsFromEitherSide(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	cache := t.TempDir()
+	path := rulesFile(t, ruleOf("/x", 1))
+	s.consul.Put(t, "weir/rules/a.yaml", ruleOf("/x", 2)+ruleOf2("/y", 2))
+	flags := []string{"--rules", path, "--rules", s.url, "--rules-cache", cache}
+	mended := make(chan struct{})
+	go func() {
+		defer close(mended)
+		time.Sleep(2 * time.Second) // the start is refused by then; if not, the test shows less
+		replace(t, path, ruleOf("/file", 1))
+	}()
+	i := serving(t, flags...)
+	<-mended
+	c := client(t, i.grpcAddr)
+	if limitOf(t, c, "/x") != 2 || limitOf(t, c, "/file") != 1 {
+		t.Error("it serves other rules")
+	}
+	i.stop()
+
+	// The newest rules conflict, and the cache stands in, until the file changes.
+	replace(t, path, ruleOf("/z", 1))
+	s.consul.Put(t, "weir/rules/a.yaml", ruleOf("/x", 3)+ruleOf2("/z", 3))
+	i = serving(t, flags...)
+	c = client(t, i.grpcAddr)
+	if got := limitOf(t, c, "/x"); got != 2 || !statusAt(t, i.httpAddr, s.url).Cached {
+		t.Errorf("the cache does not stand in: limit %d", got)
+	}
+	replace(t, path, ruleOf("/file", 1))
+	eventually(t, "the newest rules", func() bool { return limitOf(t, c, "/x") == 3 && limitOf(t, c, "/z") == 3 })
+	i.stop()
+	s.consul.Kill()
+	i = serving(t, flags...)
+	if got := limitOf(t, client(t, i.grpcAddr), "/x"); got != 3 {
+		t.Errorf("the cache has older rules: limit %d", got)
+	}
+}
+
+// ruleOf2 is a second rule of a document that begins with ruleOf.
+func ruleOf2(endpoint string, limit int) string {
+	return "---\n" + ruleOf(endpoint, limit)
+}
+
 func TestTheEnvironmentMaySayWhereRulesAre(t *testing.T) {
 	for value, want := range map[string]string{
 		"a.yaml,b/": "a.yaml|b/",
@@ -281,6 +329,12 @@ func TestTheEnvironmentMaySayWhereRulesAre(t *testing.T) {
 			t.Errorf("%s: %s", value, got)
 		}
 	}
+}
+
+func TestRulesCommandsTakeTheOneStoreOfTheEnvironment(t *testing.T) {
+	addr := testenv.FreeAddr(t)
+	t.Setenv("WEIR_RULES", "base.yaml,consul://"+addr)
+	weir(t, "rules", "log").want(t, 1, addr, "connection refused")
 }
 
 func TestAConsulThatHangsIsToldOf(t *testing.T) {

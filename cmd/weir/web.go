@@ -81,7 +81,7 @@ func (r *readiness) report() (report string, err error) {
 		if s.LoadedAt.IsZero() {
 			missing++
 		}
-		fmt.Fprintf(&lines, "%s: %s\n", src.name, sourceLine(s))
+		fmt.Fprintf(&lines, "%s: %s\n", src.name, sourceLine(s, src.local))
 	}
 	switch {
 	case r.state.Load() == stateStopping:
@@ -91,11 +91,14 @@ func (r *readiness) report() (report string, err error) {
 	case r.state.Load() == stateStarting:
 		err = errors.New("starting")
 	}
-	return lines.String(), err
+	return string(cleaned([]byte(lines.String()))), err
 }
 
 // sourceLine says in a line what is in force from a source.
-func sourceLine(s rules.SourceStatus) string {
+func sourceLine(s rules.SourceStatus, local bool) string {
+	ago := func(at time.Time) string {
+		return fmt.Sprintf("%s (%v ago)", at.UTC().Format(time.RFC3339), time.Since(at).Round(time.Second))
+	}
 	var parts []string
 	if s.LoadedAt.IsZero() {
 		parts = append(parts, "nothing is loaded")
@@ -103,14 +106,17 @@ func sourceLine(s rules.SourceStatus) string {
 		if s.Version != "" {
 			parts = append(parts, "version "+s.Version)
 		}
-		parts = append(parts, count(s.Documents, "document"), fmt.Sprintf("as of %s (%v ago)", s.AsOf.UTC().Format(time.RFC3339), time.Since(s.AsOf).Round(time.Second)))
-		if s.Cached {
-			parts = append(parts, "from the rules cache")
+		parts = append(parts, count(s.Documents, "document"), "loaded "+ago(s.LoadedAt))
+		switch {
+		case s.Cached:
+			parts = append(parts, "from the rules cache, as of "+ago(s.AsOf))
+		case !local:
+			parts = append(parts, "confirmed "+ago(s.AsOf))
 		}
 	}
 	if s.LastError != "" {
 		first, _, _ := strings.Cut(s.LastError, "\n")
-		parts = append(parts, fmt.Sprintf("failing since %s: %s", s.FailedAt.UTC().Format(time.RFC3339), first))
+		parts = append(parts, fmt.Sprintf("failing since %s: %s", ago(s.FailedAt), first))
 	}
 	return strings.Join(parts, ", ")
 }

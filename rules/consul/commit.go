@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/url"
-	"path"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -191,21 +190,18 @@ func mayWrite(ops []kv.Op) string {
 	if len(ops) == 1 {
 		return fmt.Sprintf("key %q { policy = %q }", ops[0].Key, right)
 	}
-	return fmt.Sprintf("key_prefix %q { policy = %q }", commonFolder(ops), right)
+	return fmt.Sprintf("key_prefix %q { policy = %q }", commonPrefix(ops), right)
 }
 
-// commonFolder is the longest prefix of all keys that ends in a slash.
-func commonFolder(ops []kv.Op) string {
-	folder := ""
-	for i, op := range ops {
-		if i == 0 {
-			folder, _ = path.Split(op.Key)
-		}
-		for !strings.HasPrefix(op.Key, folder) {
-			folder, _ = path.Split(strings.TrimSuffix(folder, "/"))
+// commonPrefix is what all keys begin with.
+func commonPrefix(ops []kv.Op) string {
+	prefix := ops[0].Key
+	for _, op := range ops {
+		for !strings.HasPrefix(op.Key, prefix) {
+			prefix = prefix[:len(prefix)-1]
 		}
 	}
-	return folder
+	return prefix
 }
 
 // putLarge puts a value that is too large for a transaction, and reads which

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -199,8 +200,11 @@ type failing struct {
 	mu     sync.Mutex
 	left   int  // commits that still go well; below 0: all
 	answer bool // the first one that fails is done, and only its answer lost
+	again  bool // those after it go well
 	before func(commit int)
-	commit int
+
+	commit    int
+	documents int // commits before this one that wrote documents
 }
 
 var errCut = errors.New("cut off")
@@ -217,9 +221,15 @@ func (f *failing) Commit(ctx context.Context, ops []kv.Op) (uint64, error) {
 			f.answer = false
 			_, _ = f.Store.Commit(ctx, ops)
 		}
+		if f.again {
+			f.left = -1
+		}
 		return 0, errCut
 	}
 	f.left--
+	if slices.ContainsFunc(ops, func(op kv.Op) bool { return strings.HasPrefix(op.Key, prefix+"/team-") }) {
+		f.documents++
+	}
 	return f.Store.Commit(ctx, ops)
 }
 

@@ -2,6 +2,7 @@ package kv
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -9,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"weir/rules"
 )
@@ -86,13 +89,19 @@ type plan struct {
 	version Version
 	found   *Version // what is there, if it was written by other means; nil: it was not
 	blobs   []Op
-	docs    []Op   // documents that change
+	docs    []Op // documents that change
+	written Marker
 	marker  uint64 // the version of the marker's key, while it stands
 }
 
 func (r *Repository) plan(ctx context.Context, from *State, files map[string][]byte, info Info) (*plan, error) {
 	if err := r.checkFiles(files); err != nil {
 		return nil, err
+	}
+	for name := range from.Files {
+		if !plainName(name) {
+			return nil, fmt.Errorf("the key %q is not UTF-8, or has a control character, and cannot be replaced or kept; remove it from the store", r.key(name))
+		}
 	}
 	number, err := r.next(ctx, from)
 	if err != nil {
@@ -106,28 +115,43 @@ func (r *Repository) plan(ctx context.Context, from *State, files map[string][]b
 		p.found = &found
 		p.keep(from.Files, kept)
 		number++
-	} else {
+	} else if _, err := r.VersionInfo(ctx, from.Version); err == nil {
 		for _, value := range from.Files { // the version that is in force has them
 			kept[blobName(value)] = true
 		}
+	} else if !errors.Is(err, ErrNoVersion) { // else somebody removed the history
+		return nil, err
 	}
 	p.version = newVersion(number, files, rules.Digest(files), info)
 	p.keep(files, kept)
 	p.docs = r.changes(from, files)
-	if size := len(encode(p.version)); size > r.store.Limits().Value {
-		return nil, fmt.Errorf("the list of %d documents takes %d bytes, and the store %d: join some of them", len(files), size, r.store.Limits().Value)
+	if size := len(encode(p.version)); size > r.room() {
+		return nil, fmt.Errorf("the list of %d documents takes %d bytes, and there is room for %d: join some of them", len(files), size, r.room())
+	}
+	if p.found != nil && len(encode(*p.found)) > r.room() {
+		return nil, fmt.Errorf("beneath %s/ there are %d documents that no push wrote, too many to keep in the history: pull them, to have them, then remove them from the store, and push", r.prefix, len(from.Files))
 	}
 	return p, nil
+}
+
+// room is how long a value may be that is written in one transaction with a look
+// at the marker.
+func (r *Repository) room() int {
+	limits := r.store.Limits()
+	const keys = 4096 // of both: no name of a document is longer
+	return min(limits.Value, limits.Bytes-keys)
 }
 
 // checkFiles finds documents that the store does not take.
 func (r *Repository) checkFiles(files map[string][]byte) error {
 	var faults rules.Faults
-	most := r.store.Limits().Value
+	most := r.room()
 	for _, name := range slices.Sorted(maps.Keys(files)) {
 		switch {
 		case !isDocument(name, files[name]) || strings.HasSuffix(name, "/"):
 			faults = append(faults, rules.Fault{File: name, Msg: "a document's name has no part that begins with a dot, and no slash at its end"})
+		case !plainName(name) || len(name) > 1024:
+			faults = append(faults, rules.Fault{File: name, Msg: "a document's name is UTF-8 without control characters, of 1024 bytes at most"})
 		case len(files[name]) > most:
 			faults = append(faults, rules.Fault{File: name, Msg: fmt.Sprintf("it has %d bytes, and the store takes %d: split it", len(files[name]), most)})
 		}
@@ -136,6 +160,12 @@ func (r *Repository) checkFiles(files map[string][]byte) error {
 		return faults
 	}
 	return nil
+}
+
+// plainName tells whether a name is kept as it is by any store, and shown as it is
+// by any terminal.
+func plainName(name string) bool {
+	return utf8.ValidString(name) && !strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) || r == utf8.RuneError })
 }
 
 // keep writes the contents that the history has not yet.
@@ -168,10 +198,14 @@ func (r *Repository) changes(from *State, files map[string][]byte) []Op {
 // all is the push as one transaction, which also wants that no document which
 // stays as it is was changed.
 func (p *plan) all() []Op {
-	ops := slices.Concat(p.blobs, p.manifests(), p.docs, []Op{
+	ops := slices.Concat(p.blobs, p.docs, []Op{
+		p.putVersion(p.version),
 		{Kind: Check, Key: p.key(markerName), If: 0},
 		p.setCurrent(p.version, p.files, p.currentVersion()),
 	})
+	if p.found != nil {
+		ops = append(ops, p.putVersion(*p.found))
+	}
 	changed := map[string]bool{}
 	for _, op := range p.docs {
 		changed[op.Key] = true
@@ -184,17 +218,9 @@ func (p *plan) all() []Op {
 	return ops
 }
 
-// manifests describe the new versions in the history.
-func (p *plan) manifests() []Op {
-	var ops []Op
-	if p.found != nil {
-		ops = append(ops, p.putVersion(*p.found))
-	}
-	return append(ops, p.putVersion(p.version))
-}
-
+// putVersion describes a version in the history.
 func (p *plan) putVersion(v Version) Op {
-	return Op{Kind: Put, Key: p.versionKey(v.Number), If: AnyVersion, Value: encode(v)}
+	return Op{Kind: Put, Key: p.versionKey(v.Number), If: 0, Value: encode(v)}
 }
 
 // setCurrent says that the documents are those of v.
@@ -245,7 +271,7 @@ func chunks(ops []Op, limits Limits) [][]Op {
 func (p *plan) push(ctx context.Context) error {
 	err := p.begin(ctx)
 	if err != nil {
-		return fmt.Errorf("pushing version %d: %w; nothing was changed", p.version.Number, err)
+		return p.withdraw(err)
 	}
 	if err = p.record(ctx); err == nil {
 		if err = p.write(ctx, p.docs); err == nil {
@@ -261,6 +287,9 @@ func (p *plan) push(ctx context.Context) error {
 	// Also if ctx is done: half a push must not stay.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTimeout)
 	defer cancel()
+	if now, e := p.State(ctx); e == nil && now.Push != nil && now.Push.ID == p.written.ID {
+		p.marker = now.contents.marker.Version // an answer may have been lost
+	}
 	if undone := p.undo(ctx, p.marker); undone != nil {
 		return fmt.Errorf("pushing version %d: %w; taking it back: %w; while it stands half done, rules stay as they were: finish it (push --resume) or take it back (push --abort)", p.version.Number, err, undone)
 	}
@@ -269,12 +298,34 @@ func (p *plan) push(ctx context.Context) error {
 
 // begin sets the marker.
 func (p *plan) begin(ctx context.Context) (err error) {
-	marker := Marker{Version: p.version.Number, Digest: p.version.Digest, Info: p.version.Info}
+	p.written = Marker{Version: p.version.Number, Digest: p.version.Digest, Replaces: p.from.Version, ID: rand.Text(), Info: p.version.Info}
+	if p.found != nil {
+		p.written.Replaces = p.found.Number
+	}
 	p.marker, err = p.store.Commit(ctx, []Op{
-		{Kind: Put, Key: p.key(markerName), If: 0, Value: encode(marker)},
+		{Kind: Put, Key: p.key(markerName), If: 0, Value: encode(p.written)},
 		{Kind: Check, Key: p.key(currentName), If: p.currentVersion()},
 	})
 	return err
+}
+
+// withdraw removes the marker if it was set although setting it failed: an answer
+// may be lost.
+func (p *plan) withdraw(cause error) error {
+	failed := fmt.Errorf("pushing version %d: %w", p.version.Number, cause)
+	if errors.Is(cause, ErrConflict) || errors.Is(cause, ErrDenied) {
+		return fmt.Errorf("%w; nothing was changed", failed)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), undoTimeout)
+	defer cancel()
+	now, err := p.State(ctx)
+	if err == nil && now.Push != nil && now.Push.ID == p.written.ID {
+		_, err = p.store.Commit(ctx, []Op{{Kind: Delete, Key: p.key(markerName), If: now.contents.marker.Version}})
+	}
+	if err != nil {
+		return fmt.Errorf("%w; its marker may stand (%w): look at `weir rules status`, and take it back by push --abort", failed, err)
+	}
+	return fmt.Errorf("%w; nothing was changed", failed)
 }
 
 // record writes the history. Until its last step no document is touched, and
@@ -283,11 +334,21 @@ func (p *plan) record(ctx context.Context) error {
 	if err := p.write(ctx, p.blobs); err != nil {
 		return err
 	}
-	ops := p.manifests()
+	if p.found != nil {
+		if err := p.write(ctx, []Op{p.putVersion(*p.found)}); err != nil {
+			return err
+		}
+	}
+	p.written.Recorded = true
+	ops := []Op{p.putVersion(p.version), {Kind: Put, Key: p.key(markerName), If: p.marker, Value: encode(p.written)}}
 	if p.found != nil {
 		ops = append(ops, p.setCurrent(*p.found, p.from.Files, p.currentVersion()))
 	}
-	return p.write(ctx, ops)
+	marker, err := p.store.Commit(ctx, ops)
+	if err == nil {
+		p.marker = marker
+	}
+	return err
 }
 
 // write does the ops, chunk by chunk, while the marker is this push's.
@@ -302,7 +363,7 @@ func (r *Repository) write(ctx context.Context, ops []Op, marker uint64) error {
 	for _, group := range chunks(ops, limits) {
 		if len(group) > 1 || len(group[0].Key)+len(group[0].Value) <= limits.Bytes {
 			group = append(group, mine)
-		} // else it is too large for company: see Limits
+		} // else it is a content for the history, which does no harm there
 		if _, err := r.store.Commit(ctx, group); err != nil {
 			return err
 		}

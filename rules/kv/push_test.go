@@ -270,12 +270,14 @@ func TestDocumentsTooLargeOrHiddenAreRefused(t *testing.T) {
 	t.Parallel()
 	onBoth(t, func(t *testing.T, s *server) {
 		repo := kv.NewRepository(s, prefix)
-		most := s.Limits().Value
+		most := min(s.Limits().Value, s.Limits().Bytes-4096)
 		for _, bad := range []struct{ name, value, want string }{
 			{"large.yaml", strings.Repeat("#", most+1), fmt.Sprintf("large.yaml: it has %d bytes, and the store takes %d", most+1, most)},
 			{".hidden.yaml", "x", ".hidden.yaml: "},
 			{"a/.b/c.yaml", "x", "a/.b/c.yaml: "},
 			{"folder/", "x", "folder/: "},
+			{"bell\a.yaml", "x", "without control characters"},
+			{"\xff.yaml", "x", "is UTF-8"},
 			{"", "x", "a document's name"},
 		} {
 			_, err := repo.Push(t.Context(), stateOf(t, repo), files("ok.yaml", rule("/ok"), bad.name, bad.value), info(""))
@@ -354,6 +356,185 @@ func TestACancelledPushLeavesNoHalf(t *testing.T) {
 		}
 		if st := stateOf(t, repo); st.Push != nil || text(st.Files) != text(base) {
 			t.Errorf("push %v, version %d", st.Push, st.Version)
+		}
+	})
+}
+
+// hold is a store of which one write is held up until it is let go.
+type hold struct {
+	kv.Store
+	at      func(ops []kv.Op) bool
+	reached chan struct{}
+	let     chan struct{}
+	once    sync.Once
+}
+
+func (h *hold) Commit(ctx context.Context, ops []kv.Op) (uint64, error) {
+	if h.at(ops) {
+		h.once.Do(func() { close(h.reached); <-h.let })
+	}
+	return h.Store.Commit(ctx, ops)
+}
+
+func puts(ops []kv.Op, suffix string) bool {
+	return slices.ContainsFunc(ops, func(op kv.Op) bool { return op.Kind != kv.Check && strings.HasSuffix(op.Key, suffix) })
+}
+
+func TestWhoeverWasAbortedWritesNothingMore(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, s *server) {
+		base, next := many(150, "base"), many(150, "next")
+		most := s.Limits().Bytes - 4096
+		next["zz-large.yaml"] = []byte(strings.Repeat("#", most))
+		repo := kv.NewRepository(s, prefix)
+		pushed(t, repo, base, "")
+		h := &hold{Store: s, reached: make(chan struct{}), let: make(chan struct{})}
+		h.at = func(ops []kv.Op) bool { return puts(ops, prefix+"/zz-large.yaml") }
+		done := make(chan error)
+		from := stateOf(t, repo)
+		go func() {
+			_, err := kv.NewRepository(h, prefix).Push(context.Background(), from, next, info(""))
+			done <- err
+		}()
+		<-h.reached
+		if _, err := repo.Abort(t.Context(), info("aborted")); err != nil {
+			t.Error(err)
+		}
+		close(h.let)
+		if err := <-done; err == nil {
+			t.Error("the push went well")
+		}
+		if st := stateOf(t, repo); text(st.Files) != text(base) || st.Push != nil || st.ByHand {
+			t.Errorf("push %v, by hand %v, %d documents", st.Push, st.ByHand, len(st.Files))
+		}
+	})
+}
+
+// interrupted leaves a push of next over base standing halfway.
+func interrupted(t *testing.T, s *server, base, next map[string][]byte) *kv.Repository {
+	t.Helper()
+	repo := kv.NewRepository(s, prefix)
+	pushed(t, repo, base, "")
+	f := &failing{Store: s, left: -1}
+	f.before = func(int) {
+		if f.left < 0 && f.documents > 1 {
+			f.left = 0
+		}
+	}
+	if _, err := kv.NewRepository(f, prefix).Push(t.Context(), stateOf(t, repo), next, info("")); err == nil {
+		t.Fatal("the push was not interrupted")
+	}
+	st := stateOf(t, repo)
+	if st.Push == nil || text(st.Files) == text(base) || text(st.Files) == text(next) {
+		t.Fatalf("the push does not stand halfway: %v", st.Push)
+	}
+	return repo
+}
+
+func TestAbortKnowsWhatWasThereThoughNothingElseSaysSo(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, s *server) {
+		base := many(350, "base")
+		repo := interrupted(t, s, base, many(350, "next"))
+		s.delete(prefix + "/.weir/current")
+		if version, err := repo.Abort(t.Context(), info("")); err != nil || version != 1 {
+			t.Errorf("version %d, %v", version, err)
+		}
+		if st := stateOf(t, repo); text(st.Files) != text(base) || st.Version != 1 || st.ByHand {
+			t.Errorf("version %d, by hand %v, %d documents", st.Version, st.ByHand, len(st.Files))
+		}
+	})
+}
+
+func TestAnAbortWithoutItsHistoryDoesNothingUntilItIsForced(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, s *server) {
+		repo := interrupted(t, s, many(350, "base"), many(350, "next"))
+		listing, err := s.List(t.Context(), kv.Query{Prefix: prefix + ".history/"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range listing.Pairs {
+			if strings.Contains(p.Key, "/versions/") {
+				s.delete(p.Key)
+			}
+		}
+		before := stateOf(t, repo)
+		if _, err := repo.Abort(t.Context(), info("")); !errors.Is(err, kv.ErrHistory) {
+			t.Errorf("abort: %v", err)
+		}
+		if _, err := repo.Resume(t.Context(), info("")); !errors.Is(err, kv.ErrHistory) {
+			t.Errorf("resume: %v", err)
+		}
+		if st := stateOf(t, repo); st.Push == nil || text(st.Files) != text(before.Files) {
+			t.Errorf("push %v", st.Push)
+		}
+		if err := repo.Release(t.Context()); err != nil {
+			t.Error(err)
+		}
+		whole := many(10, "whole")
+		pushed(t, repo, whole, "")
+		if _, got, err := repo.Version(t.Context(), stateOf(t, repo).Version); err != nil || text(got) != text(whole) {
+			t.Errorf("what is pushed then: %v", err)
+		}
+	})
+}
+
+func TestAPushWhoseFirstAnswerIsLostLeavesNoMarker(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, s *server) {
+		repo := kv.NewRepository(s, prefix)
+		f := &failing{Store: s, left: 0, answer: true, again: true}
+		if _, err := kv.NewRepository(f, prefix).Push(t.Context(), stateOf(t, repo), many(200, "x"), info("")); err == nil || !strings.Contains(err.Error(), "nothing was changed") {
+			t.Error(err)
+		}
+		if st := stateOf(t, repo); st.Push != nil || len(st.Files) != 0 {
+			t.Errorf("push %v, %d documents", st.Push, len(st.Files))
+		}
+	})
+}
+
+func TestAVersionIsWholeThoughTheHistoryWasRemovedBefore(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, s *server) {
+		repo := kv.NewRepository(s, prefix)
+		pushed(t, repo, files("a.yaml", rule("/a"), "b.yaml", rule("/b")), "")
+		listing, err := s.List(t.Context(), kv.Query{Prefix: prefix + ".history/"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range listing.Pairs {
+			s.delete(p.Key)
+		}
+		set := files("a.yaml", rule("/a"), "b.yaml", rule("/b2"))
+		v := pushed(t, repo, set, "")
+		if _, got, err := repo.Version(t.Context(), v.Number); err != nil || text(got) != text(set) {
+			t.Errorf("version %d: %v", v.Number, err)
+		}
+	})
+}
+
+func TestAForgedNumberAndForeignKeysDoNoHarm(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, s *server) {
+		repo := kv.NewRepository(s, prefix)
+		for _, name := range []string{"/a", "/b", "/c"} {
+			pushed(t, repo, files("a.yaml", rule(name)), name)
+		}
+		s.put(prefix+".history/versions/", "")
+		s.put(prefix+".history/versions/notes", "x")
+		for _, forged := range []string{`{"version": 1}`, `{"version": 18446744073709551615}`, `{"version": 9999999999}`, "nonsense"} {
+			s.put(prefix+"/.weir/current", forged)
+			v := pushed(t, repo, files("a.yaml", rule("/"+forged[:4])), forged)
+			log, err := repo.Log(t.Context())
+			if err != nil || log[0].Number != v.Number {
+				t.Fatalf("%s: version %d, and the log begins with %+v, %v", forged, v.Number, log[0], err)
+			}
+		}
+		for number, name := range map[uint64]string{1: "/a", 2: "/b", 3: "/c"} {
+			if _, got, err := repo.Version(t.Context(), number); err != nil || text(got) != text(files("a.yaml", rule(name))) {
+				t.Errorf("version %d: %v", number, err)
+			}
 		}
 	})
 }

@@ -47,10 +47,7 @@ func (r *Repository) State(ctx context.Context) (*State, error) {
 	s.Version = current.Version
 	s.ByHand = (known || len(c.files) > 0) && current.Fingerprint != Fingerprint(c.files)
 	if c.marker != nil {
-		s.Push = new(Marker)
-		if err := json.Unmarshal(c.marker.Value, s.Push); err != nil || s.Push.Version == 0 {
-			return nil, fmt.Errorf("reading %s: it is not a push's marker; if no push is under way, remove it", c.marker.Key)
-		}
+		s.Push = parseMarker(c.marker.Value)
 	}
 	return s, nil
 }
@@ -63,13 +60,17 @@ func (r *Repository) Log(ctx context.Context) ([]Version, error) {
 	}
 	var versions []Version
 	for _, p := range listing.Pairs {
-		v, err := readVersion(p)
+		number, err := strconv.ParseUint(strings.TrimPrefix(p.Key, r.history(versionsName)), 10, 64)
 		if err != nil {
-			return nil, err
+			continue // not written by this program
+		}
+		v, err := readVersion(p)
+		if err != nil || v.Number != number {
+			v = Version{Number: number, Info: Info{Message: "its description is damaged"}}
 		}
 		versions = append(versions, v)
 	}
-	slices.SortFunc(versions, func(a, b Version) int { return int(b.Number) - int(a.Number) })
+	slices.Reverse(versions) // keys are sorted, and numbers have ten digits
 	return versions, nil
 }
 
@@ -145,21 +146,26 @@ func (r *Repository) versionKey(number uint64) string {
 func (r *Repository) key(name string) string { return r.prefix + "/" + name }
 
 // next is the number of the version after the one that was pushed last. Where
-// that is not known, because somebody removed what says it, the history tells.
+// that is not known, or not true, because somebody changed what says it, the
+// history tells.
 func (r *Repository) next(ctx context.Context, s *State) (uint64, error) {
 	if s.Version > 0 {
-		return s.Version + 1, nil
+		if _, err := r.VersionInfo(ctx, s.Version+1); errors.Is(err, ErrNoVersion) {
+			return s.Version + 1, nil
+		}
 	}
-	listing, err := r.store.List(ctx, Query{Prefix: r.history(versionsName)})
-	if err != nil || len(listing.Pairs) == 0 {
-		return 1, err
-	}
-	last := listing.Pairs[len(listing.Pairs)-1].Key
-	number, err := strconv.ParseUint(last[strings.LastIndexByte(last, '/')+1:], 10, 64)
+	versions, err := r.Log(ctx)
 	if err != nil {
-		return 0, fmt.Errorf("reading %s: its name is no number", last)
+		return 0, err
 	}
-	return number + 1, nil
+	next := s.Version + 1
+	if len(versions) > 0 {
+		next = max(next, versions[0].Number+1)
+	}
+	if next+1 >= lastVersion {
+		return 0, fmt.Errorf("version %d would be too large a number; remove what is wrong in %s", next, r.history(versionsName))
+	}
+	return next, nil
 }
 
 // sameFiles tells whether two sets of documents are alike.

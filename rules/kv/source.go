@@ -2,13 +2,13 @@ package kv
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"weir/rules"
@@ -25,6 +25,7 @@ type SourceOptions struct {
 const (
 	wait      = 30 * time.Second       // for a change, until the store is asked anew
 	spacing   = 100 * time.Millisecond // between two listings, so that a burst of writes is few reloads
+	idle      = 300 * time.Millisecond // after one that came soon with nothing new
 	backoff   = 500 * time.Millisecond // after a failure, doubled with each further one
 	backoffTo = 5 * time.Second
 )
@@ -64,6 +65,7 @@ func (s *Source) Run(ctx context.Context, apply func(rules.Snapshot) error) erro
 
 // step lists once, and returns how long to wait then.
 func (r *reader) step(ctx context.Context) (pause time.Duration) {
+	asked := time.Now()
 	listing, err := r.options.Store.List(ctx, Query{Prefix: r.options.Prefix + "/", Since: r.index, Wait: r.patience(), Stale: !r.behind})
 	switch {
 	case ctx.Err() != nil:
@@ -81,7 +83,9 @@ func (r *reader) step(ctx context.Context) (pause time.Duration) {
 		return 0
 	}
 	r.index, r.behind, r.failures = listing.Index, false, 0
-	r.take(listing.Pairs)
+	if !r.take(listing.Pairs) && time.Since(asked) < time.Second {
+		return idle // a store, or what is in front of it, that does not wait for changes
+	}
 	return spacing
 }
 
@@ -97,9 +101,12 @@ type reader struct {
 	failures int    // since the last listing
 	behind   bool   // the index went backwards: the next listing is not to be stale
 
-	seen    string            // what apply was last called with: its digest and version
-	before  []*rules.Document // of then
-	problem string            // that apply was told of and still is
+	seen    string         // what apply was last called with: version and fingerprint
+	last    rules.Snapshot // of then
+	good    *atomic.Bool   // it was taken, if only later
+	problem string         // the kind of it that apply was told of and still is
+	told    string         // its words
+	toldAt  time.Time
 
 	pushing string    // the marker of a push that stands, as it is written
 	since   time.Time // when it was first seen
@@ -114,26 +121,31 @@ func (r *reader) patience() time.Duration {
 	return left - rand.N(left/3)
 }
 
-// take applies what stands beneath the prefix, if it is new and whole.
-func (r *reader) take(pairs []Pair) {
+// take applies what stands beneath the prefix, if it is new and whole. It tells
+// whether anything is new.
+func (r *reader) take(pairs []Pair) bool {
 	c := sortOut(r.options.Prefix, pairs)
 	if c.marker != nil {
-		r.hold(c.marker.Value)
-		return
+		return r.hold(c.marker.Value)
 	}
 	r.pushing = ""
 	if len(c.files) == 0 {
-		r.tell("empty", "there are no rules beneath "+r.options.Prefix+"/")
-		return
+		return r.tell("empty", "there are no rules beneath "+r.options.Prefix+"/")
 	}
 	version, print := c.version()
-	if seen := version + " " + print; r.problem != "" || r.seen != seen {
-		r.problem, r.seen = "", seen
-		snap := rules.ParseSnapshot(r.named(c.files), r.before...)
-		snap.Version = version
-		r.before = snap.Documents
-		_ = r.apply(snap) // whoever applies tells of its error; the next change is another try
+	seen := version + " " + print
+	if r.problem == "" && r.seen == seen {
+		if r.good.Load() {
+			_ = r.apply(r.last) // it still is so
+		}
+		return false
 	}
+	snap := rules.ParseSnapshot(r.named(c.files), r.last.Documents...)
+	good := new(atomic.Bool)
+	snap.Version, snap.Taken = version, func() { good.Store(true) }
+	r.problem, r.seen, r.last, r.good = "", seen, snap, good
+	_ = r.apply(snap) // whoever applies tells of its error; the next change is another try
+	return true
 }
 
 // named gives the documents the names that faults show.
@@ -146,24 +158,25 @@ func (r *reader) named(files map[string][]byte) map[string][]byte {
 }
 
 // hold leaves everything as it is while a push is under way.
-func (r *reader) hold(marker []byte) {
-	if r.pushing != string(marker) {
+func (r *reader) hold(marker []byte) (changed bool) {
+	if changed = r.pushing != string(marker); changed {
 		r.pushing, r.since = string(marker), time.Now()
 		r.options.Logger.Info("a push is under way, its rules are taken when it is done", "push", r.pushing)
 	}
-	if r.seen == "" && r.problem == "" {
+	if r.seen == "" && r.problem != "pushing" && r.problem != "push stands" || r.problem == "away" || r.problem == "denied" {
 		r.tell("pushing", "a push is under way ("+describe(marker)+"); its rules are taken when it is done")
 	}
 	if time.Since(r.since) >= r.alarm {
 		r.tell("push stands", fmt.Sprintf("a push (%s) is not finished after %v; finish it by `weir rules push --resume`, or take it back by `weir rules push --abort`", describe(marker), r.alarm))
 	}
+	return changed
 }
 
 // describe says whose push a marker is of.
 func describe(marker []byte) string {
-	var m Marker
-	if json.Unmarshal(marker, &m) != nil || m.Version == 0 {
-		return "its marker is not understood: " + strconv.Quote(string(marker[:min(len(marker), 80)]))
+	m := parseMarker(marker)
+	if m.Version == 0 {
+		return m.String() + ", " + strconv.Quote(string(marker[:min(len(marker), 80)]))
 	}
 	return m.String()
 }
@@ -177,13 +190,13 @@ func (r *reader) away(err error) {
 	r.tell(kind, err.Error())
 }
 
-// tell applies why there are no rules, once for each kind of problem: the words
-// of one may change with each try.
-func (r *reader) tell(kind, problem string) {
-	if r.problem == kind {
-		return
+// tell applies why there are no rules, once for each kind of problem. The words
+// of one may change with each try; those that do are told twice a minute at most.
+func (r *reader) tell(kind, problem string) (news bool) {
+	if r.problem == kind && (r.told == problem || time.Since(r.toldAt) < wait) {
+		return false
 	}
-	r.problem = kind
+	r.problem, r.told, r.toldAt = kind, problem, time.Now()
 	switch {
 	case r.seen != "":
 		problem += "; the last good rules stay"
@@ -194,6 +207,7 @@ func (r *reader) tell(kind, problem string) {
 		problem += " (an empty document clears them)"
 	}
 	_ = r.apply(rules.Snapshot{Faults: rules.Faults{{File: r.options.URL, Msg: problem}}})
+	return true
 }
 
 // contents is what stands beneath a prefix, sorted by what it is.

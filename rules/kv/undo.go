@@ -2,6 +2,7 @@ package kv
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"slices"
@@ -22,9 +23,9 @@ func (r *Repository) Resume(ctx context.Context, info Info) (Version, error) {
 		return Version{}, err
 	}
 	if v == nil {
-		return Version{}, fmt.Errorf("version %d had no document written yet: take it back (push --abort), which loses nothing, and push again", s.Push.Version)
+		return Version{}, fmt.Errorf("the push of %v had no document written yet: take it back (push --abort), which loses nothing, and push again", s.Push)
 	}
-	before, err := r.inForce(ctx, s)
+	before, _, err := r.replaced(ctx, s)
 	if err != nil {
 		return Version{}, err
 	}
@@ -62,6 +63,9 @@ func (r *Repository) Abort(ctx context.Context, info Info) (version uint64, err 
 	if err := r.undo(ctx, marker); err != nil {
 		return 0, fmt.Errorf("taking version %d back: %w", s.Push.Version, err)
 	}
+	if s.Push.Recorded {
+		return s.Push.Replaces, nil
+	}
 	return s.Version, nil
 }
 
@@ -77,7 +81,7 @@ func (r *Repository) standing(ctx context.Context) (*State, error) {
 // takeOver writes the marker anew, so that whoever had set it cannot go on.
 func (r *Repository) takeOver(ctx context.Context, s *State, info Info) (marker uint64, err error) {
 	m := *s.Push
-	m.Info = info
+	m.Info, m.ID = info, rand.Text()
 	was := s.contents.marker.Version
 	marker, err = r.store.Commit(ctx, []Op{{Kind: Put, Key: r.key(markerName), If: was, Value: encode(m)}})
 	if err != nil {
@@ -93,56 +97,88 @@ func (r *Repository) undo(ctx context.Context, marker uint64) error {
 	if err != nil {
 		return err
 	}
-	files, v, err := r.pending(ctx, s)
-	if err != nil {
-		return err
-	}
 	last := []Op{{Kind: Delete, Key: r.key(markerName), If: marker}}
-	if v != nil { // else no document was touched
-		before, err := r.inForce(ctx, s)
+	if s.Push.Recorded { // else no document was touched
+		more, err := r.restore(ctx, s, marker)
 		if err != nil {
 			return err
 		}
-		target := map[string][]byte{}
-		for _, name := range names(s.Files, files, before) {
-			from := s.Files
-			if sideOf(name, s.Files, files, before) == pushed {
-				from = before
-			}
-			if value, ok := from[name]; ok {
-				target[name] = value
-			}
-		}
-		if err := r.write(ctx, r.changes(s, target), marker); err != nil {
-			return err
-		}
-		last = append(last, Op{Kind: Delete, Key: r.versionKey(s.Push.Version), If: AnyVersion})
+		last = append(last, more...)
 	}
 	_, err = r.store.Commit(ctx, last)
 	return err
 }
 
+// restore writes the documents, and returns what else is to be done at the end.
+func (r *Repository) restore(ctx context.Context, s *State, marker uint64) (last []Op, err error) {
+	files, _, err := r.pending(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	before, old, err := r.replaced(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	target := map[string][]byte{}
+	for _, name := range names(s.Files, files, before) {
+		from := s.Files
+		if sideOf(name, s.Files, files, before) == pushed {
+			from = before
+		}
+		if value, ok := from[name]; ok {
+			target[name] = value
+		}
+	}
+	if err := r.write(ctx, r.changes(s, target), marker); err != nil {
+		return nil, err
+	}
+	last = append(last, Op{Kind: Delete, Key: r.versionKey(s.Push.Version), If: AnyVersion})
+	if old != nil && s.contents.current == nil { // somebody removed it
+		now := current{Version: old.Number, Digest: old.Digest, Fingerprint: Fingerprint(before)}
+		last = append(last, Op{Kind: Put, Key: r.key(currentName), If: 0, Value: encode(now)})
+	}
+	return last, nil
+}
+
+// Release removes the marker of a push and leaves the documents as they are, be
+// they half of it: the way out where the history was removed that Resume and
+// Abort need.
+func (r *Repository) Release(ctx context.Context) error {
+	s, err := r.standing(ctx)
+	if err != nil {
+		return err
+	}
+	_, err = r.store.Commit(ctx, []Op{{Kind: Delete, Key: r.key(markerName), If: s.contents.marker.Version}})
+	return err
+}
+
+// ErrHistory is that the history does not have what it had.
+var ErrHistory = errors.New("the history was changed by other means; `push --abort --force` leaves the documents as they stand, after which whole rules can be pushed")
+
 // pending returns the documents that the push is to bring; nil if it has not got
 // so far that it wrote a document.
 func (r *Repository) pending(ctx context.Context, s *State) (map[string][]byte, *Version, error) {
-	v, files, err := r.Version(ctx, s.Push.Version)
-	switch {
-	case errors.Is(err, ErrNoVersion):
+	if !s.Push.Recorded {
 		return nil, nil, nil
-	case err != nil:
-		return nil, nil, err
+	}
+	v, files, err := r.Version(ctx, s.Push.Version)
+	if err != nil {
+		return nil, nil, fmt.Errorf("reading what was being pushed: %w: %w", err, ErrHistory)
 	}
 	return files, &v, nil
 }
 
-// inForce returns the documents that were there before the push; none if it is
-// the first.
-func (r *Repository) inForce(ctx context.Context, s *State) (map[string][]byte, error) {
-	if s.Version == 0 {
-		return nil, nil
+// replaced returns the documents that were there before the push, and their
+// version; none if it is the first.
+func (r *Repository) replaced(ctx context.Context, s *State) (map[string][]byte, *Version, error) {
+	if s.Push.Replaces == 0 {
+		return nil, nil, nil
 	}
-	_, files, err := r.Version(ctx, s.Version)
-	return files, err
+	v, files, err := r.Version(ctx, s.Push.Replaces)
+	if err != nil {
+		return nil, nil, fmt.Errorf("reading what was there before: %w: %w", err, ErrHistory)
+	}
+	return files, &v, nil
 }
 
 // side is whose content a document has during a push.

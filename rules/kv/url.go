@@ -124,7 +124,7 @@ func parsePrefix(path string) (string, error) {
 	for part := range strings.SplitSeq(prefix, "/") {
 		switch {
 		case part == "":
-			return "", fmt.Errorf("prefix %q: it may begin or end with no slash, and have no two in a row; such as %s", prefix, DefaultPrefix)
+			return "", fmt.Errorf("prefix %q: it must not begin or end with a slash, nor have two in a row; such as %s", prefix, DefaultPrefix)
 		case part[0] == '.':
 			return "", fmt.Errorf("prefix %q: no part of it may begin with a dot, since such keys are not rules", prefix)
 		}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"time"
 )
 
@@ -46,14 +47,41 @@ type Version struct {
 
 // Marker is a push that is under way.
 type Marker struct {
-	Version uint64 `json:"version"` // that it will be
-	Digest  string `json:"digest"`
+	Version  uint64 `json:"version"` // that it will be; 0: what stands there is no marker that this program wrote
+	Digest   string `json:"digest"`
+	Replaces uint64 `json:"replaces"` // the version before; 0: there were no documents
+	Recorded bool   `json:"recorded"` // the history has all that is needed, and documents may have been written
+	ID       string `json:"id"`       // of this attempt
 	Info
 }
 
 func (m Marker) String() string {
-	return fmt.Sprintf("version %d by %s, begun %s", m.Version, m.By, m.At.UTC().Format(time.RFC3339))
+	if m.Version == 0 {
+		return "one whose marker is not understood"
+	}
+	return fmt.Sprintf("version %d by %s, begun %s", m.Version, quoted(m.By), m.At.UTC().Format(time.RFC3339))
 }
+
+// parseMarker never fails: whatever stands there holds the rules.
+func parseMarker(value []byte) *Marker {
+	m := new(Marker)
+	if json.Unmarshal(value, m) != nil || m.Version > lastVersion {
+		return new(Marker)
+	}
+	return m
+}
+
+// quoted is text that people wrote, in quotes if it would mislead a terminal.
+func quoted(text string) string {
+	if q := strconv.Quote(text); q != `"`+text+`"` {
+		return q
+	}
+	return text
+}
+
+// lastVersion is the number of the last version that there can be: it has ten
+// digits.
+const lastVersion = 9_999_999_999
 
 // current is which version the documents are of.
 type current struct {
@@ -64,7 +92,7 @@ type current struct {
 
 func parseCurrent(p *Pair) (current, bool) {
 	var c current
-	if p == nil || json.Unmarshal(p.Value, &c) != nil || c.Version == 0 {
+	if p == nil || json.Unmarshal(p.Value, &c) != nil || c.Version == 0 || c.Version >= lastVersion {
 		return current{}, false
 	}
 	return c, true

@@ -385,3 +385,24 @@ func TestRunEndsAtOnceWhereverItIs(t *testing.T) {
 		}
 	}
 }
+
+// A set that another source is in the way of is refused; once that one has
+// changed, it is in force, and the server is told so.
+func TestWhatAnotherSourceMadeRoomForIsAcknowledged(t *testing.T) {
+	t.Parallel()
+	c := newControl(t, nil)
+	f := follow(t, "xds://"+c.addr, Options{}, quick)
+	c.set("1", limit("api", "a"))
+	c.awaitRequests("ask", "ack 1")
+	file := func(value string) rules.Snapshot {
+		return rules.ParseSnapshot(map[string][]byte{"f.yaml": fmt.Appendf(nil, "domain: api\ndescriptors: [{key: key, value: %s, unlimited: true}]", value)})
+	}
+	must(t, f.live.Apply("file", file("b")))
+	c.set("2", limit("api", "b"))
+	c.awaitRequests("ask", "ack 1", "nack 1")
+	must(t, f.live.Apply("file", file("z")))
+	if !f.has("api", "b") {
+		t.Error("the rules are not in force")
+	}
+	eventually(t, "it is acknowledged", func() bool { kinds := c.kinds(); return kinds[len(kinds)-1] == "ack 2" })
+}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
@@ -21,11 +22,12 @@ type client struct {
 	*Source
 	apply func(rules.Snapshot) error
 
-	seen    fingerprint       // what apply was last called with; zero: nothing yet
-	refusal string            // why apply did not take it; "": it did
-	before  []*rules.Document // of then
-	good    *rules.Snapshot   // that apply took last; nil: none yet
-	told    map[string]bool   // kinds of problems that apply was told of since then
+	seen    fingerprint     // what apply was last called with; zero: nothing yet
+	refusal string          // why apply did not take it; "": it did
+	last    rules.Snapshot  // of then
+	taken   *atomic.Bool    // it is in force, if only since another source changed
+	good    *rules.Snapshot // that apply took last; nil: none yet
+	told    map[string]bool // kinds of problems that apply was told of since then
 }
 
 // follow is one stream, from the connect on, and tells why it ended. It returns
@@ -201,6 +203,9 @@ func (c *client) version() string {
 // refused; "" if it is not. After a problem it is applied even if it is not new,
 // so that the problem is known to be over.
 func (c *client) take(resp *ads.DiscoveryResponse) (refusal string) {
+	if c.refusal != "" && c.taken.Load() {
+		c.refusal, c.good = "", &c.last
+	}
 	set := decode(resp.GetResources())
 	if len(c.told) == 0 && set.print == c.seen && (c.refusal != "" || c.version() == resp.GetVersionInfo()) {
 		return c.refusal
@@ -209,10 +214,12 @@ func (c *client) take(resp *ads.DiscoveryResponse) (refusal string) {
 	for _, name := range set.unknown {
 		c.log.Warn("a resource has fields that this version of Weir does not know; they are ignored", "resource", name)
 	}
-	snap := rules.ParseSnapshot(files, c.before...)
+	snap := rules.ParseSnapshot(files, c.last.Documents...)
 	snap.Faults = append(faults, snap.Faults...)
 	snap.Version = resp.GetVersionInfo()
-	c.seen, c.before, c.told, c.refusal = set.print, snap.Documents, nil, ""
+	taken := new(atomic.Bool)
+	snap.Taken = func() { taken.Store(true) }
+	c.seen, c.last, c.taken, c.told, c.refusal = set.print, snap, taken, nil, ""
 	if err := c.apply(snap); err != nil {
 		c.refusal = err.Error()
 		return c.refusal
