@@ -336,7 +336,7 @@ func TestTheLeastRightsThatTheDocsNameAreEnough(t *testing.T) {
 	s.rules(t, "push", s.dir, "--consul-token-file", operator).want(t, 0, "pushed version 2")
 	s.rules(t, "rollback", "--consul-token-file", operator).want(t, 0, "pushed version 3")
 
-	s.rules(t, "push", s.dir, "--consul-token-file", instance).want(t, 1, `"weir/rules`, `policy = "write"`, "nothing was changed")
+	s.rules(t, "push", s.dir, "--consul-token-file", instance).want(t, 1, `"weir/rules`, "permission denied", "nothing was changed")
 	s.rules(t, "log").want(t, 1, `a token (CONSUL_HTTP_TOKEN) with key_prefix "weir/rules/" { policy = "read" }`)
 	s.rules(t, "log", "--consul-token", "00000000-0000-4000-8000-00000000abcd").want(t, 1, "a token that this Consul knows")
 }

@@ -66,6 +66,7 @@ func serve(ctx context.Context, c *serveConfig, stdout, stderr io.Writer) error 
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	background, ctx := errgroup.WithContext(ctx)
+	defer func() { cancel(); _ = background.Wait() }() // whatever ends serve: nothing goes on after it
 	background.Go(func() error { tuneMemory(ctx); return nil })
 
 	httpListener, err := listen(ctx, c.httpAddr)

@@ -66,6 +66,9 @@ func (s *Store) commit(ctx context.Context, doing string, ops []kv.Op) (uint64, 
 	if err != nil {
 		return 0, err
 	}
+	if answer == nil {
+		return 0, errors.New("the answer is not Consul's: is the address right?")
+	}
 	if !done {
 		return 0, s.refused(doing, t.from, answer.Errors)
 	}
@@ -130,7 +133,7 @@ func (t *transaction) append(op kv.Op, verb consulapi.KVOp) *consulapi.KVTxnOp {
 func (t *transaction) version(results consulapi.TxnResults) (uint64, error) {
 	version := uint64(0)
 	for _, r := range results {
-		if r.KV != nil && t.puts[r.KV.Key] {
+		if r != nil && r.KV != nil && t.puts[r.KV.Key] {
 			version = r.KV.ModifyIndex
 		}
 	}
@@ -145,6 +148,9 @@ func (s *Store) refused(doing string, ops []kv.Op, why consulapi.TxnErrors) erro
 	var denied, conflicts []kv.Op
 	var texts []string
 	for _, e := range why {
+		if e == nil {
+			continue
+		}
 		texts = append(texts, e.What)
 		if e.OpIndex < 0 || e.OpIndex >= len(ops) {
 			continue

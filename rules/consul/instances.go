@@ -38,6 +38,9 @@ func (s *Store) Instances(ctx context.Context, service string) ([]Instance, erro
 	}
 	var instances []Instance
 	for _, e := range entries {
+		if e == nil || e.Service == nil || e.Node == nil {
+			return nil, fmt.Errorf("%s: the answer is not Consul's, there is a null in it: is the address right?", doing)
+		}
 		host := cmp.Or(e.Service.Address, e.Node.Address)
 		instances = append(instances, Instance{
 			ID:      e.Service.ID,

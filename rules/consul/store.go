@@ -83,6 +83,9 @@ func (s *Store) List(ctx context.Context, q kv.Query) (kv.Listing, error) {
 	}
 	l := kv.Listing{Index: max(meta.LastIndex, 1), Pairs: make([]kv.Pair, len(pairs))}
 	for i, p := range pairs { // in the order of their keys, for Consul keeps them in a radix tree
+		if p == nil {
+			return kv.Listing{}, fmt.Errorf("%s: the answer is not Consul's, there is a null in it: is the address right?", doing)
+		}
 		l.Pairs[i] = kv.Pair{Key: p.Key, Value: p.Value, Version: p.ModifyIndex}
 	}
 	return l, nil
@@ -101,6 +104,7 @@ func (s *Store) await(ctx context.Context, doing string, q kv.Query) error {
 		options.WaitIndex, options.WaitTime = q.Since, min(step, max(time.Until(end), time.Millisecond))
 		limit := options.WaitTime + options.WaitTime/16 + patience // Consul spreads the ends of waits by a sixteenth
 		within, cancel := context.WithTimeout(ctx, limit)
+		asked := time.Now()
 		_, meta, err := s.client.KV().Keys(q.Prefix, "", options.WithContext(within))
 		cancel()
 		if err != nil {
@@ -108,6 +112,12 @@ func (s *Store) await(ctx context.Context, doing string, q kv.Query) error {
 		}
 		if meta.LastIndex != q.Since || !time.Now().Before(end) {
 			return nil
+		}
+		if time.Since(asked) < options.WaitTime/2 { // what is there does not wait
+			select {
+			case <-ctx.Done():
+			case <-time.After(time.Second):
+			}
 		}
 	}
 }

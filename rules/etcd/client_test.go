@@ -185,7 +185,7 @@ func TestALoginThatHangsIsLetGo(t *testing.T) {
 	must(t, err)
 	defer l.Close()
 	s := open(t, Options{Endpoints: []string{l.Addr().String()}, User: "u", Password: "p"})
-	fails(t, s, kv.Query{Prefix: "a/"}, l.Addr().String(), "no answer after")
+	fails(t, s, kv.Query{Prefix: "a/"}, l.Addr().String())
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan listing, 1)
 	go func() {

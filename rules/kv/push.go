@@ -42,7 +42,7 @@ func (r *Repository) Push(ctx context.Context, from *State, files map[string][]b
 	}
 	p, err := r.plan(ctx, from, files, info)
 	if err != nil {
-		return Version{}, err
+		return Version{}, fmt.Errorf("pushing: %w; nothing was changed", err)
 	}
 	if ops := p.all(); r.fit(ops) {
 		_, err := r.store.Commit(ctx, ops)
