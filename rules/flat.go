@@ -150,6 +150,11 @@ func (r *reader) step(key string, f field) (step, bool) {
 		r.fault(f.value, "%v", err)
 		return step{}, false
 	}
+	if r.regexps -= value.size(); r.regexps < 0 {
+		r.fault(f.value, "the regular expressions of this file are too large together, at %s; counted repeats, as {1,500}, make them so", brief(text))
+		r.stopped = true
+		return step{}, false
+	}
 	if text == "" && !isNull(f.value) {
 		r.warn(f.value, `an empty value means any value; write "*" for that`)
 	}

@@ -38,6 +38,9 @@ func (r *reader) plain(n *yaml.Node, depth int) any {
 		}
 		return values
 	}
+	if !r.spendText(n) {
+		return nil
+	}
 	return r.plainScalar(n)
 }
 

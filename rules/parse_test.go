@@ -3,9 +3,11 @@ package rules
 import (
 	"errors"
 	"flag"
+	"fmt"
 	"os"
 	"path/filepath"
 	"reflect"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -239,5 +241,39 @@ func TestTheErrorOfAnOverrideNamesTheUnitsOfEnvoy(t *testing.T) {
 	_, err := NewOverride(1, "UNKNOWN", 1)
 	if want := `unknown unit "UNKNOWN"; known are second, minute, hour, day, month, year`; err == nil || err.Error() != want {
 		t.Errorf("%v, want %s", err, want)
+	}
+}
+
+func TestASmallFileDoesNotTakeMuchMemory(t *testing.T) {
+	long := strings.Repeat("x", 150_000)
+	var aliased, regexps, parents strings.Builder
+	aliased.WriteString("rules:\n- {match: {a: &v " + long + "}, limit: 1, window: 1s}\n")
+	for range 8500 {
+		aliased.WriteString("- {match: {a: *v}, limit: 1, window: 1s}\n")
+	}
+	regexps.WriteString("rules:\n")
+	for i := range 6000 {
+		fmt.Fprintf(&regexps, "- {match: {a: '~(x%d){1,500}'}, limit: 1, window: 1s}\n", i)
+	}
+	parents.WriteString("descriptors:\n- key: a\n  value: " + long + "\n  descriptors:\n")
+	for i := range 8500 {
+		fmt.Fprintf(&parents, "  - {key: b, value: v%d, unlimited: true}\n", i)
+	}
+	for _, c := range []struct{ remark, text, want string }{
+		{"a long value that aliases repeat", aliased.String(), "aliases repeat too much"},
+		{"regular expressions that repeat much", regexps.String(), "too large together"},
+		{"a long value above many rules", parents.String(), "the paths of all rules take over 64 MiB"},
+	} {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		doc, _ := Parse("f.yaml", []byte(c.text))
+		_, err := Compile(doc)
+		runtime.ReadMemStats(&after)
+		if err == nil || !strings.Contains(err.Error(), c.want) || len(err.Error()) > 100_000 {
+			t.Errorf("%s: no %q in the error", c.remark, c.want)
+		}
+		if used := after.TotalAlloc - before.TotalAlloc; used > 1500<<20 {
+			t.Errorf("%s: %d MiB", c.remark, used>>20)
+		}
 	}
 }

@@ -77,6 +77,23 @@ func parseRegexp(text string) (pattern, error) {
 	return pattern{kind: regularExpression, text: text, re: re}, nil
 }
 
+// size is how many instructions the pattern's regular expression compiles to; 0
+// without one.
+func (p *pattern) size() int {
+	if p.re == nil {
+		return 0
+	}
+	parsed, err := syntax.Parse(p.re.String(), syntax.Perl)
+	if err != nil {
+		return 0 // it was compiled
+	}
+	prog, err := syntax.Compile(parsed.Simplify())
+	if err != nil {
+		return 0
+	}
+	return len(prog.Inst)
+}
+
 func parseNetwork(text string) (pattern, error) {
 	source := strings.TrimPrefix(text, "cidr:")
 	prefix, err := netip.ParsePrefix(source)

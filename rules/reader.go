@@ -17,6 +17,9 @@ const (
 	maxDepth      = 64      // levels of descriptors, metadata or merges
 	spareVisits   = 100_000 // nodes that aliases may repeat, whatever the file's size
 	visitsPerByte = 4
+	spareText     = 1 << 20 // bytes of text that aliases may repeat, whatever the file's size
+	textPerByte   = 8
+	regexpBudget  = 500_000 // instructions of all regular expressions, of some 250 bytes each
 )
 
 // reader turns YAML nodes into drafts. It goes on after a fault, so that one
@@ -27,11 +30,13 @@ type reader struct {
 	warnings []Fault
 	zones    map[string]*time.Location // loaded once each: loading reads the disk
 	visits   int                       // nodes that may still be looked at
+	texts    int                       // bytes of texts that may still be taken
+	regexps  int                       // instructions that regular expressions may still have
 	stopped  bool                      // they were used up: what is found from then on means nothing
 }
 
 func newReader(file string, size int) *reader {
-	return &reader{file: file, zones: map[string]*time.Location{}, visits: spareVisits + visitsPerByte*size}
+	return &reader{file: file, zones: map[string]*time.Location{}, visits: spareVisits + visitsPerByte*size, texts: spareText + textPerByte*size, regexps: regexpBudget}
 }
 
 func (r *reader) faultAt(at place, format string, args ...any) {
@@ -56,7 +61,17 @@ func placeOf(n *yaml.Node) place { return place{max(n.Line, 1), max(n.Column, 1)
 // a small file enormous, or endless; then spend says so once and is false.
 func (r *reader) spend(n *yaml.Node) bool {
 	r.visits -= len(n.Content) + 1
-	if r.visits < 0 {
+	return r.left(n)
+}
+
+// spendText counts the text of n as taken, like spend.
+func (r *reader) spendText(n *yaml.Node) bool {
+	r.texts -= len(n.Value)
+	return r.left(n)
+}
+
+func (r *reader) left(n *yaml.Node) bool {
+	if !r.stopped && (r.visits < 0 || r.texts < 0) {
 		r.fault(n, "aliases repeat too much, or an alias contains itself")
 		r.stopped = true
 	}
@@ -130,6 +145,9 @@ func (r *reader) list(f field) []*yaml.Node {
 
 // text returns a scalar as it is written: 1 and 1.0 stay what they are.
 func (r *reader) text(f field) (string, bool) {
+	if !r.spendText(f.value) {
+		return "", false
+	}
 	if f.value.Kind != yaml.ScalarNode || isNull(f.value) {
 		r.fault(f.value, "%s is a text, not %s", f.name, kindOf(f.value))
 		return "", false

@@ -3,6 +3,7 @@ package rules
 import (
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"weir/limiter"
 )
@@ -97,9 +98,11 @@ func pathText(path []step) string {
 
 // readable quotes what would be hard to read, or to tell apart, in a path.
 func readable(text string) string {
-	quoted := strconv.Quote(text)
-	if text == "" || quoted[1:len(quoted)-1] != text || strings.ContainsAny(text, ",= ") {
-		return quoted
+	misleads := func(r rune) bool {
+		return !strconv.IsPrint(r) || r == utf8.RuneError || strings.ContainsRune(`,= "\`, r)
+	}
+	if text == "" || strings.ContainsFunc(text, misleads) {
+		return strconv.Quote(text)
 	}
 	return text
 }

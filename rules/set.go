@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
 	"runtime"
 	"slices"
 	"strings"
@@ -73,6 +74,29 @@ type compiler struct {
 	domains  map[string]*domain
 	builders map[string]*builder
 	faults   Faults
+	paths    int // bytes of the paths of all rules
+}
+
+// maxPaths bounds what rules take for their paths: each nested rule has those of
+// all above it in its own.
+const maxPaths = 64 << 20
+
+func pathLength(path []step) int {
+	length := 0
+	for i := range path {
+		length += len(path[i].key) + len(path[i].value.text) + len("=, ")
+	}
+	return length
+}
+
+// shortPath is the path for a fault, which has no use for long values.
+func shortPath(path []step) string {
+	const most = 1000
+	text := pathText(path)
+	if len(text) > most {
+		text = strings.ToValidUTF8(text[:most], "") + "…"
+	}
+	return text
 }
 
 func (c *compiler) add(file string, d *draft) {
@@ -89,8 +113,15 @@ func (c *compiler) add(file string, d *draft) {
 	if n.rule != nil {
 		c.faults = append(c.faults, Fault{
 			File: file, Line: d.at.line, Col: d.at.col,
-			Msg: "the path " + pathText(d.path) + " has a rule already, at " + n.rule.Place,
+			Msg: "the path " + shortPath(d.path) + " has a rule already, at " + n.rule.Place,
 		})
+		return
+	}
+	was := c.paths
+	if c.paths += pathLength(d.path); c.paths > maxPaths {
+		if was <= maxPaths { // said once
+			c.faults = append(c.faults, Fault{File: file, Line: d.at.line, Col: d.at.col, Msg: fmt.Sprintf("with this rule, the paths of all rules take over %d MiB: shorten what is in them", maxPaths>>20)})
+		}
 		return
 	}
 	n.rule = newRule(c.options, file, d)
