@@ -64,7 +64,7 @@ type timings struct {
 func ParseURL(text string) (addr string, tls bool, err error) {
 	u, err := url.Parse(text)
 	if err != nil {
-		return "", false, fmt.Errorf("%s: not a URL such as xds://host:%s", text, DefaultPort)
+		return "", false, fmt.Errorf("not a URL such as xds://host:%s", DefaultPort) // it may have a password in it
 	}
 	fault := func(problem string) (string, bool, error) {
 		return "", false, fmt.Errorf("%s: %s", u.Redacted(), problem)
