@@ -67,22 +67,32 @@ func (embedded) Run(ctx context.Context, apply func(rules.Snapshot) error) error
 }
 
 // startSources runs the sources and returns when each has given its first rules.
-// It returns context.Canceled if ctx ends before.
+// Those on this machine come first: what elsewhere conflicts with them is refused
+// and waits, rather than end the start. It returns context.Canceled if ctx ends
+// before.
 func startSources(ctx context.Context, background *errgroup.Group, sources []source, live *rules.Live) error {
 	group, ctx := errgroup.WithContext(ctx)
 	failed := make([]error, len(sources)) // each file reads once, whatever becomes of the others
-	for i, src := range sources {
-		group.Go(func() error {
-			failed[i] = src.Run(ctx, func(s rules.Snapshot) error { return live.Apply(src.name, s) })
-			return failed[i]
-		})
-	}
-	for _, src := range sources {
-		select {
-		case <-live.Loaded(src.name):
-		case <-ctx.Done():
-			_ = group.Wait()
-			return cmp.Or(errors.Join(failed...), context.Canceled)
+	for _, local := range []bool{true, false} {
+		for i, src := range sources {
+			if src.local != local {
+				continue
+			}
+			group.Go(func() error {
+				failed[i] = src.Run(ctx, func(s rules.Snapshot) error { return live.Apply(src.name, s) })
+				return failed[i]
+			})
+		}
+		for _, src := range sources {
+			if src.local != local {
+				continue
+			}
+			select {
+			case <-live.Loaded(src.name):
+			case <-ctx.Done():
+				_ = group.Wait()
+				return cmp.Or(errors.Join(failed...), context.Canceled)
+			}
 		}
 	}
 	background.Go(group.Wait)
