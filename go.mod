@@ -4,6 +4,7 @@ go 1.26.7
 
 require (
 	github.com/agnivade/levenshtein v1.2.2
+	github.com/dunglas/httpsfv v1.1.2
 	github.com/envoyproxy/go-control-plane v0.14.0
 	github.com/envoyproxy/go-control-plane/envoy v1.40.0
 	github.com/envoyproxy/go-control-plane/ratelimit v0.1.1-0.20260729145720-a2d8c7492908

@@ -33,7 +33,7 @@ rules:
     limit: 3
     window: 1h
     algorithm: sliding_window_log
-  - name: reports
+  - name: "rep\r\norts: é"
     endpoint: /reports
     limit: 2
     window: 1h
@@ -163,20 +163,22 @@ type setup struct {
 	envoy      string // address
 	weir       *testenv.Weir
 	upstreamed atomic.Int64 // requests that the upstream saw
+	told       atomic.Value // the http.Header of the last one
 }
 
 // start runs all three, with envoy.yaml but for its ports, what the test
 // replaces, and the timeout: a busy machine may be away for longer than 100 ms,
 // and Envoy would then let pass what a test wants to see refused.
-func start(t *testing.T, replace map[string]string) *setup {
+func start(t *testing.T, replace map[string]string, args ...string) *setup {
 	t.Helper()
 	s := &setup{envoy: testenv.FreeAddr(t)}
-	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s.upstreamed.Add(1)
+		s.told.Store(r.Header)
 		_, _ = io.WriteString(w, "from the upstream\n")
 	}))
 	t.Cleanup(upstream.Close)
-	s.weir = testenv.StartWeir(t, testenv.WeirOptions{Rules: []string{testenv.WriteFile(t, "rules.yaml", rules)}})
+	s.weir = testenv.StartWeir(t, testenv.WeirOptions{Rules: []string{testenv.WriteFile(t, "rules.yaml", rules)}, Args: args})
 
 	src, err := os.ReadFile("envoy.yaml")
 	if err != nil {
@@ -214,6 +216,7 @@ type response struct {
 	what   string
 	code   int
 	header http.Header
+	body   string
 }
 
 // get asks Envoy from a client's address, with the path as it is written.
@@ -239,10 +242,11 @@ func (s *setup) get(t *testing.T, client, path string, header ...string) respons
 		t.Fatal(err)
 	}
 	defer resp.Body.Close()
-	if _, err := io.Copy(io.Discard, resp.Body); err != nil {
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
 		t.Fatal(err)
 	}
-	return response{what: fmt.Sprintf("%s as %s", path, client), code: resp.StatusCode, header: resp.Header}
+	return response{what: fmt.Sprintf("%s as %s", path, client), code: resp.StatusCode, header: resp.Header, body: string(body)}
 }
 
 // want checks the status, and that each header is there once with that value, or

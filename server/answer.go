@@ -16,8 +16,10 @@ type answer struct {
 	over     bool
 	statuses []status
 	headers  []header
-	metadata []byte // an encoded google.protobuf.Struct
-	inner    []byte // scratch for messages within messages
+	upstream []header // for the request to the upstream
+	body     []byte   // of the response to a refused request; nil: Envoy's own, which is empty
+	metadata []byte   // an encoded google.protobuf.Struct
+	inner    []byte   // scratch for messages within messages
 }
 
 // status is a RateLimitResponse.DescriptorStatus.
@@ -33,8 +35,8 @@ type status struct {
 type header struct{ key, value string }
 
 func (a *answer) clear() {
-	a.over, a.metadata = false, nil
-	a.statuses, a.headers = a.statuses[:0], a.headers[:0]
+	a.over, a.body, a.metadata = false, nil, nil
+	a.statuses, a.headers, a.upstream = a.statuses[:0], a.headers[:0], a.upstream[:0]
 }
 
 // Field numbers of envoy/service/ratelimit/v3/rls.proto.
@@ -42,6 +44,8 @@ const (
 	fieldOverallCode     = 1
 	fieldStatuses        = 2
 	fieldResponseHeaders = 3
+	fieldRequestHeaders  = 4
+	fieldRawBody         = 5
 	fieldDynamicMetadata = 6
 
 	fieldStatusCode      = 1
@@ -64,6 +68,13 @@ func (a *answer) appendTo(b []byte) []byte {
 	for _, h := range a.headers {
 		a.inner = appendString(appendString(a.inner[:0], 1, h.key), 2, h.value)
 		b = appendBytes(b, fieldResponseHeaders, a.inner)
+	}
+	for _, h := range a.upstream {
+		a.inner = appendString(appendString(a.inner[:0], 1, h.key), 2, h.value)
+		b = appendBytes(b, fieldRequestHeaders, a.inner)
+	}
+	if len(a.body) > 0 {
+		b = appendBytes(b, fieldRawBody, a.body)
 	}
 	if a.metadata != nil {
 		b = appendBytes(b, fieldDynamicMetadata, a.metadata)

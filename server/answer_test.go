@@ -54,6 +54,13 @@ func randomAnswer(r *rand.Rand, a *answer, name, text string) *rls.RateLimitResp
 		a.headers = append(a.headers, header{name, text})
 		want.ResponseHeadersToAdd = append(want.ResponseHeadersToAdd, &corev3.HeaderValue{Key: name, Value: text})
 	}
+	for range r.IntN(3) {
+		a.upstream = append(a.upstream, header{name, text})
+		want.RequestHeadersToAdd = append(want.RequestHeadersToAdd, &corev3.HeaderValue{Key: name, Value: text})
+	}
+	if r.IntN(2) == 0 && text != "" {
+		a.body, want.RawBody = []byte(text), []byte(text)
+	}
 	if r.IntN(2) == 0 {
 		want.DynamicMetadata = &structpb.Struct{Fields: map[string]*structpb.Value{name: structpb.NewStringValue(text)}}
 		a.metadata, _ = proto.Marshal(want.DynamicMetadata) // of valid text: cannot fail

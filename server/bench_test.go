@@ -66,9 +66,10 @@ func BenchmarkDecode(b *testing.B) {
 
 func BenchmarkEncode(b *testing.B) {
 	limit := limiter.Limit{Requests: 5, Window: limiter.Window{Length: limiter.DayLength}}
+	names := DefaultHeaderNames()
 	a := answer{
 		statuses: []status{{limit: &limit, name: "posts", remaining: 4, reset: limiter.DayLength, hasReset: true}},
-		headers:  XRateLimit.append(nil, &limiter.Hit{Limit: limit}, &limiter.Decision{Allowed: true, Remaining: 4}, false),
+		headers:  names.append(nil, &limiter.Hit{Limit: limit}, &limiter.Decision{Allowed: true, Remaining: 4}, ""),
 	}
 	var buf []byte
 	b.ReportAllocs()

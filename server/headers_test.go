@@ -43,7 +43,7 @@ rules:
 }
 
 func TestHeadersNoneAddsNone(t *testing.T) {
-	s := start(t, setup{rules: `rules: [{match: {a: "*"}, limit: 0, window: 1s}]`, service: Options{Headers: NoHeaders}})
+	s := start(t, setup{rules: `rules: [{match: {a: "*"}, limit: 0, window: 1s}]`, service: Options{Headers: HeaderOptions{Style: NoHeaders}}})
 	resp := s.call(t, request("default", "a=1"))
 	if resp.OverallCode != rls.RateLimitResponse_OVER_LIMIT || len(resp.ResponseHeadersToAdd) != 0 {
 		t.Errorf("got %v", resp)
@@ -52,7 +52,7 @@ func TestHeadersNoneAddsNone(t *testing.T) {
 
 func TestHeaderStylesHaveNames(t *testing.T) {
 	for i, name := range HeaderStyleNames() {
-		if s, err := ParseHeaderStyle(name); err != nil || s != HeaderStyle(i) {
+		if s, err := ParseHeaderStyle(name); err != nil || s != 1<<i {
 			t.Errorf("%s: %v, %v", name, s, err)
 		}
 	}

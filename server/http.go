@@ -55,7 +55,8 @@ func NewHTTP(s *Service, opts HTTPOptions) http.Handler {
 }
 
 // serveJSON decides a RateLimitRequest in protobuf's JSON form: 200 or 429 with
-// the RateLimitResponse, and its headers as those of the HTTP answer.
+// the RateLimitResponse, and its headers as those of the HTTP answer. Where
+// refused requests get a body, it is the body of the 429.
 func (s *Service) serveJSON(w http.ResponseWriter, r *http.Request) {
 	resp, err := s.decideJSON(r.Context(), http.MaxBytesReader(w, r.Body, maxJSON))
 	if err != nil {
@@ -68,14 +69,23 @@ func (s *Service) serveJSON(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "encoding the answer: "+err.Error(), http.StatusInternalServerError)
 		return
 	}
+	body = append(body, '\n')
+	contentType := "application/json"
+	if len(resp.RawBody) > 0 {
+		body, contentType = resp.RawBody, "text/plain; charset=utf-8"
+	}
+	w.Header().Set("Content-Type", contentType)
 	for _, h := range resp.ResponseHeadersToAdd {
+		if h.Key == "Content-Type" {
+			w.Header().Set(h.Key, h.Value)
+			continue
+		}
 		w.Header().Add(h.Key, h.Value)
 	}
-	w.Header().Set("Content-Type", "application/json")
 	if resp.OverallCode == rls.RateLimitResponse_OVER_LIMIT {
 		w.WriteHeader(http.StatusTooManyRequests)
 	}
-	w.Write(append(body, '\n')) // the client has gone if this fails
+	w.Write(body) // the client has gone if this fails
 }
 
 // decideJSON takes the same way as a gRPC call, from the wire form on.

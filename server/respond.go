@@ -3,23 +3,28 @@ package server
 import (
 	"math"
 
-	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/types/known/structpb"
-
 	"weir/limiter"
 	"weir/rules"
 )
 
 // respond turns a plan and its decisions into the answer.
-func (s *Service) respond(a *answer, p *rules.Plan, decisions []limiter.Decision, passes bool) {
+func (s *Service) respond(c *call, decisions []limiter.Decision, passes bool) {
+	a, p := &c.answer, &c.plan
 	a.over = !passes && !s.opts.Shadow
 	for i := range p.Matches {
 		a.statuses = append(a.statuses, statusOf(p, &p.Matches[i], decisions))
 	}
-	if h := telling(p.Hits, decisions); h >= 0 {
-		a.headers = s.opts.Headers.append(a.headers, &p.Hits[h], &decisions[h], a.over)
+	told := telling(p.Hits, decisions)
+	if told >= 0 {
+		s.addHeaders(c, decisions, told)
+		if s.opts.UpstreamHeaders && !a.over {
+			a.addUpstream(p.Rules[told], &p.Hits[told], &decisions[told])
+		}
 	}
-	a.metadata = s.shadowMetadata(p, decisions)
+	if a.over {
+		s.addBody(c, decisions, told)
+	}
+	a.metadata = s.metadata(c, decisions, told)
 }
 
 // statusOf is one descriptor's: of several limits, the strictest is shown.
@@ -91,41 +96,4 @@ func allQuotasRefuse(hits []limiter.Hit, decisions []limiter.Decision) bool {
 		}
 	}
 	return true
-}
-
-// shadowMetadata names the rules that would have refused but for their shadow
-// mode, or the server's: dynamic metadata {"weir": {"shadow": ["RULE", …]}},
-// which Envoy's access log can show. It is nil when there are none.
-func (s *Service) shadowMetadata(p *rules.Plan, decisions []limiter.Decision) []byte {
-	var names []any
-	var last *rules.Rule
-	for i := range p.Hits {
-		h := &p.Hits[i]
-		// A quota that another one made good for would not have refused.
-		if decisions[i].Allowed || !h.Shadow && (!s.opts.Shadow || h.Quota && !allQuotasRefuse(p.Hits, decisions)) {
-			continue
-		}
-		name := "override"
-		if r := p.Rules[i]; r != nil {
-			if r == last { // another limit of the same rule
-				continue
-			}
-			last, name = r, r.Label()
-		}
-		names = append(names, toValid(name))
-	}
-	if names == nil {
-		return nil
-	}
-	m, err := structpb.NewStruct(map[string]any{"weir": map[string]any{"shadow": names}})
-	if err != nil {
-		s.opts.Logger.Error("building the metadata of a shadow verdict", "err", err)
-		return nil
-	}
-	b, err := proto.Marshal(m)
-	if err != nil {
-		s.opts.Logger.Error("encoding the metadata of a shadow verdict", "err", err)
-		return nil
-	}
-	return b
 }

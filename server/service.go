@@ -29,10 +29,14 @@ type Rules interface{ Current() *rules.Set }
 type Options struct {
 	Rules   Rules
 	Store   limiter.Store
-	Headers HeaderStyle
 	Shadow  bool         // the whole server in shadow: never refuses, never holds
 	MaxHeld int          // requests held at once at most; 0: DefaultMaxHeld; below 0: none
 	Logger  *slog.Logger // nil: slog.Default
+
+	Headers         HeaderOptions
+	Denied          DeniedOptions
+	Metadata        MetadataStyle
+	UpstreamHeaders bool // tell the upstream x-weir-rule, -limit and -remaining of what passes
 
 	CounterName func(limiter.Key) string // what the store calls a counter, for Explain; nil: not told
 }
@@ -43,6 +47,8 @@ const DefaultMaxHeld = 10_000
 // Service decides rate limit requests.
 type Service struct {
 	opts  Options
+	names HeaderNames // of the XRateLimit headers
+	texts texts
 	calls *calls
 	held  atomic.Int64 // requests that wait, or might have to
 }
@@ -55,7 +61,7 @@ func NewService(opts Options) *Service {
 	if opts.Logger == nil {
 		opts.Logger = slog.Default()
 	}
-	return &Service{opts: opts, calls: &calls{}}
+	return &Service{opts: opts, names: opts.Headers.names(), calls: &calls{}}
 }
 
 // call is one request on its way, with all the memory it needs.
@@ -133,7 +139,7 @@ func (s *Service) answer(ctx context.Context, c *call) error {
 	if err != nil {
 		return toStatus(err)
 	}
-	s.respond(&c.answer, &c.plan, decisions, passes)
+	s.respond(c, decisions, passes)
 	return nil
 }
 

@@ -45,7 +45,7 @@ type serveConfig struct {
 	maxConnectionAge   time.Duration
 	reflection         bool
 
-	headers     choice
+	answer      answerFlags
 	charge      choice
 	countDenied bool
 	shadow      bool
@@ -79,8 +79,7 @@ func (c *serveConfig) addFlags(f *pflag.FlagSet) {
 	f.StringVar(&c.registerService, "register-service", defaultService, "the name of the service to register under")
 	f.StringVar(&c.registerAddr, "register-addr", "", "host:port at which others reach this instance's gRPC (default: --grpc-addr)")
 
-	c.headers = choice{server.HeaderStyleNames(), "x-ratelimit"}
-	f.Var(&c.headers, "headers", "header hints for the client's response")
+	c.answer.addFlags(f)
 	c.charge = choice{[]string{"all-or-nothing", "each"}, "all-or-nothing"}
 	f.Var(&c.charge, "charge", "a request that one limit refuses charges no limit, or each that lets it pass")
 	f.BoolVar(&c.countDenied, "count-denied", false, "refused requests count too, for rules that do not say")
@@ -106,7 +105,7 @@ func (c *serveConfig) complete(f *pflag.FlagSet) error {
 			c.countDenied = true
 		}
 	}
-	if err := cmp.Or(c.checkRules(), c.checkRegister()); err != nil {
+	if err := cmp.Or(c.checkRules(), c.checkRegister(), c.answer.complete()); err != nil {
 		return err
 	}
 	if err := cmp.Or(checkAddr("--grpc-addr", c.grpcAddr), checkAddr("--http-addr", c.httpAddr)); err != nil {
@@ -186,15 +185,10 @@ func checkAddr(flag, addr string) error {
 	return usagef("%s %q: it is host:port or unix:PATH", flag, addr)
 }
 
-// failurePolicy and headerStyle cannot fail: the flags took only their names.
+// failurePolicy cannot fail: the flag took only names of policies.
 func (c *serveConfig) failurePolicy() limiter.FailurePolicy {
 	p, _ := limiter.ParseFailurePolicy(c.onStoreFailure.value)
 	return p
-}
-
-func (c *serveConfig) headerStyle() server.HeaderStyle {
-	s, _ := server.ParseHeaderStyle(c.headers.value)
-	return s
 }
 
 func (c *serveConfig) logger(w io.Writer) *slog.Logger {

@@ -54,7 +54,30 @@ func TestABadValueNamesItsFlagAndWhatIsAllowed(t *testing.T) {
 		{"serve --drain-delay -1s", "--drain-delay", "0 at least"},
 		{"serve --max-connection-age -1s", "--max-connection-age", "0 at least"},
 		{"serve --reflection=maybe", "--reflection", "true or false"},
-		{"serve --headers all", "--headers", "x-ratelimit, none"},
+		{"serve --headers all", "--headers", "x-ratelimit, ietf, ietf-pk, draft-03, none"},
+		{"serve --headers api=all", "--headers", "for one domain as DOMAIN=STYLE"},
+		{"serve --headers =ietf", "--headers", "no domain before the ="},
+		{"serve --headers ietf,", "--headers", "allowed: x-ratelimit"},
+		{"serve --headers x-ratelimit,draft-03", "--headers", "exclude each other"},
+		{"serve --headers ietf --headers api=draft-03,x-ratelimit", "--headers", `domain "api": x-ratelimit and draft-03 exclude each other`},
+		{"serve --headers none,ietf", "--headers", "none stands alone"},
+		{"serve --header-names limit=X-A,reset=X-B", "--header-names", "limit=NAME, remaining=NAME, retry-after=NAME"},
+		{"serve --header-names limit=X-A,limit=X-B", "--header-names", "each once"},
+		{"serve --header-names limit", "--header-names", "limit=NAME"},
+		{"serve --header-names limit=X:A", "--header-names", "no name of a header"},
+		{"serve --header-names retry-after=Retry-After", "--header-names", "Retry-After is sent anyway"},
+		{"serve --retry-after-jitter 500ms", "--retry-after-jitter", "whole seconds, such as 5, 5s or 1m"},
+		{"serve --retry-after-jitter -1", "--retry-after-jitter", "whole seconds"},
+		{"serve --retry-after-jitter 25h", "--retry-after-jitter", "to 24h"},
+		{"serve --denied-body sorry", "--denied-body", "none, text:TEXT, @FILE and problem+json"},
+		{"serve --denied-body api=sorry", "--denied-body", "for one domain as DOMAIN=BODY"},
+		{"serve --denied-body =none", "--denied-body", "no domain before the ="},
+		{"serve --denied-body text:", "--denied-body", "is empty"},
+		{"serve --denied-body @/nowhere/x", "--denied-body", "no such file"},
+		{"serve --denied-body none --denied-body problem+json", "--denied-body", "a body for this already"},
+		{"serve --denied-body a=none --denied-body a=none", "--denied-body", "a body for this already"},
+		{"serve --dynamic-metadata some", "--dynamic-metadata", "off, weir, envoyproxy, all"},
+		{"serve --upstream-headers=2x", "--upstream-headers", "true or false"},
 		{"serve --charge some", "--charge", "all-or-nothing, each"},
 		{"serve --count-denied=1.5", "--count-denied", "true or false"},
 		{"serve --shadow=dark", "--shadow", "true or false"},
@@ -96,7 +119,7 @@ func TestTheEnvironmentSetsFlagsThatAreNotGiven(t *testing.T) {
 	t.Setenv("WEIR_MAX_HELD", "-5")
 	weir(t, "serve", "--rules", one).want(t, exitWrongUse, "--max-held -5")
 	t.Setenv("WEIR_HEADERS", "all")
-	weir(t, "serve", "--max-held", "1", "--rules", one).want(t, exitWrongUse, "WEIR_HEADERS", "x-ratelimit, none")
+	weir(t, "serve", "--max-held", "1", "--rules", one).want(t, exitWrongUse, "WEIR_HEADERS", "x-ratelimit, ietf")
 	weir(t, "version").want(t, exitDone) // has no such flag
 }
 
@@ -122,7 +145,7 @@ func TestHelpListsAllCommandsAndFlags(t *testing.T) {
 		}
 	}
 	r := weir(t, "serve", "-h")
-	for _, name := range []string{"--rules", "--store", "--grpc-addr", "--http-addr", "--headers", "--charge", "--count-denied", "--shadow",
+	for _, name := range []string{"--rules", "--store", "--grpc-addr", "--http-addr", "--headers", "--header-names", "--retry-after-jitter", "--denied-body", "--dynamic-metadata", "--upstream-headers", "--charge", "--count-denied", "--shadow",
 		"--on-store-failure", "--memory-max-counters", "--max-held", "--drain-delay", "--compat", "--log-level", "--log-format", "--reload-interval",
 		"--max-connection-age", "--reflection"} {
 		if !strings.Contains(r.stdout, name+" ") && !strings.Contains(r.stdout, name+"[") {

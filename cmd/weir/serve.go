@@ -96,7 +96,8 @@ func serve(ctx context.Context, c *serveConfig, stdout, stderr io.Writer) error 
 	defer closeStore()
 
 	service := server.NewService(server.Options{
-		Rules: live, Store: store, Headers: c.headerStyle(), Shadow: c.shadow, MaxHeld: orNone(c.maxHeld), Logger: log,
+		Rules: live, Store: store, Shadow: c.shadow, MaxHeld: orNone(c.maxHeld), Logger: log,
+		Headers: c.answer.headerOptions(), Denied: c.answer.deniedOptions(), Metadata: c.answer.metadataStyle(), UpstreamHeaders: c.answer.upstreamHeaders,
 		CounterName: func(k limiter.Key) string { return redis.KeyName(c.keyPrefix, k) },
 	})
 	grpcListener, err := listen(ctx, c.grpcAddr)
