@@ -17,11 +17,16 @@ RUN go mod download
 COPY . .
 ARG VERSION=dev
 RUN make build VERSION="${VERSION}"
+# /bin/ratelimit is how Envoy Gateway runs envoyproxy/ratelimit: by that name Weir
+# is `weir serve --compat envoyproxy`. A folder, for COPY follows a link that it is
+# given and keeps one that is in what it is given.
+RUN mkdir -p bin/image/bin && ln -sf /weir bin/image/bin/ratelimit
 
 FROM scratch
 # For sources and stores that are reached by TLS.
 COPY --from=build /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/
 COPY --from=build /src/bin/weir /weir
+COPY --from=build /src/bin/image/ /
 # By number, for Kubernetes' runAsNonRoot cannot tell from a name.
 USER 65532:65532
 EXPOSE 8081 8080

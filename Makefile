@@ -40,6 +40,10 @@ test: build ## vet, install what the tests run against, go test
 	@go run ./internal/testenv/install
 	@echo "== go test $(RACE)"
 	@go test -vet=off $(RACE) -timeout 8m $(PACKAGES)
+ifeq ($(PACKAGES),./...)
+	@echo "== go test of the manifests, in a module of their own"
+	@go test -C internal/manifests ./...
+endif
 
 .PHONY: cover
 cover: ## go test with coverage: bin/cover.html

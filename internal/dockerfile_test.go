@@ -35,6 +35,9 @@ func TestImageBuilds(t *testing.T) {
 		t.Errorf("weir version says %q, want the default of the build argument VERSION", out)
 	}
 	checkStatic(t, binary)
+	if to, err := os.Readlink(filepath.Join(root, "src/bin/image/bin/ratelimit")); err != nil || to != "/weir" {
+		t.Errorf("/bin/ratelimit, which Envoy Gateway runs, leads to %q, %v", to, err)
+	}
 }
 
 type instruction struct{ name, args string }

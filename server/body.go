@@ -18,8 +18,8 @@ type DeniedBody struct {
 const MaxDeniedBody = 64 << 10
 
 // FixedBody is the same for all refusals. Without a content type Envoy sends it
-// as text/plain, and gives it to gRPC callers as the status's message; any other
-// content type breaks the responses to gRPC callers.
+// as text/plain. gRPC callers get it as the status's message, and gRPC's content
+// type whatever this one is.
 func FixedBody(text []byte, contentType string) DeniedBody {
 	return DeniedBody{text: text, contentType: contentType}
 }

@@ -222,6 +222,15 @@ func TestOwnNamesReplaceThoseOfXRateLimit(t *testing.T) {
 	})
 }
 
+func TestResetIsSentOnlyUnderANameAndThenAlways(t *testing.T) {
+	names := &HeaderNames{Limit: "RateLimit-Limit", Remaining: "RateLimit-Remaining", Reset: "RateLimit-Reset"}
+	f := newFixture(t, setup{rules: dialectRules, service: Options{Headers: HeaderOptions{Names: names}}})
+	f.playHeaders(t, []headersStep{
+		{"until it is full again", "a=1", 0, []string{"RateLimit-Limit: 2", "RateLimit-Remaining: 1", "RateLimit-Reset: 60"}},
+		{"until a retry passes", "a=1", 2, []string{"RateLimit-Limit: 2", "RateLimit-Remaining: 1", "RateLimit-Reset: 60", "Retry-After: 60"}},
+	})
+}
+
 func TestRetryAfterIsSpreadEvenlyUpToTheJitter(t *testing.T) {
 	f := newFixture(t, setup{rules: dialectRules, service: Options{Headers: HeaderOptions{Style: XRateLimit | IETF, Jitter: 3 * time.Second}}})
 	seen := map[string]int{}

@@ -10,6 +10,7 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/reflection"
@@ -23,6 +24,7 @@ type GRPCOptions struct {
 	MaxConnectionAge time.Duration // connections are closed gently at about this age, so that load spreads; 0: never
 	Reflection       bool          // let clients list the services
 	Health           *Health       // nil: one that knows of no store
+	Certificates     *Certificates // nil: plain text
 }
 
 // GRPC is the gRPC server: RateLimitService, weir.v1, health.
@@ -34,11 +36,16 @@ type GRPC struct {
 // NewGRPC returns a server that answers NOT_SERVING to health checks until
 // SetServing.
 func NewGRPC(s *Service, opts GRPCOptions) *GRPC {
+	transport := insecure.NewCredentials()
+	if opts.Certificates != nil {
+		transport = opts.Certificates.credentials()
+	}
 	g := &GRPC{
 		Server: grpc.NewServer(
+			grpc.Creds(transport),
 			grpc.ForceServerCodecV2(newCodec(s.calls)),
 			grpc.NumStreamWorkers(uint32(32*runtime.GOMAXPROCS(0))),
-			grpc.ConnectionTimeout(5*time.Second), // for who connects and says nothing: a stop waits for it
+			grpc.ConnectionTimeout(5*time.Second), // for who connects and says nothing, with TLS or without: a stop waits for it
 			grpc.UnaryInterceptor(s.recoverUnary),
 			grpc.StreamInterceptor(s.recoverStream),
 			// Envoy pings idle connections as often as it is told to.

@@ -42,12 +42,13 @@ func ParseHeaderStyle(name string) (HeaderStyle, error) {
 }
 
 // HeaderNames are the names of the XRateLimit headers. An empty name leaves its
-// header out.
-type HeaderNames struct{ Limit, Remaining, RetryAfter string }
+// header out. Reset is one that XRateLimit does not have by itself: the seconds
+// until the limit is full again or, when refused, until a retry may pass.
+type HeaderNames struct{ Limit, Remaining, RetryAfter, Reset string }
 
 // DefaultHeaderNames are the names where no others are wanted.
 func DefaultHeaderNames() HeaderNames {
-	return HeaderNames{"X-Ratelimit-Limit", "X-Ratelimit-Remaining", "X-Ratelimit-Retry-After"}
+	return HeaderNames{Limit: "X-Ratelimit-Limit", Remaining: "X-Ratelimit-Remaining", RetryAfter: "X-Ratelimit-Retry-After"}
 }
 
 // HeaderOptions says which header hints an answer carries to the client. The
@@ -89,7 +90,7 @@ func (o *HeaderOptions) validateStyle(s HeaderStyle) error {
 		return nil
 	}
 	n := o.names()
-	for _, name := range []string{n.Limit, n.Remaining, n.RetryAfter} {
+	for _, name := range []string{n.Limit, n.Remaining, n.RetryAfter, n.Reset} {
 		if strings.EqualFold(name, draft03Limit) || strings.EqualFold(name, draft03Remaining) || strings.EqualFold(name, draft03Reset) {
 			return fmt.Errorf("x-ratelimit and draft-03 exclude each other: both send %s, for the names of headers have no case; other names for x-ratelimit make room", name)
 		}
@@ -122,7 +123,7 @@ var reservedHeaders = [...]string{
 }
 
 func (n HeaderNames) validate() error {
-	names := []string{n.Limit, n.Remaining, n.RetryAfter}
+	names := []string{n.Limit, n.Remaining, n.RetryAfter, n.Reset}
 	for i, name := range names {
 		if name == "" {
 			continue
@@ -185,6 +186,13 @@ func (n *HeaderNames) append(to []header, h *limiter.Hit, d *limiter.Decision, w
 	}
 	if wait != "" && n.RetryAfter != "" {
 		to = append(to, header{n.RetryAfter, wait})
+	}
+	if n.Reset != "" {
+		reset := d.ResetAfter
+		if !d.Allowed {
+			reset = d.RetryAfter
+		}
+		to = append(to, header{n.Reset, strconv.FormatUint(seconds(reset), 10)})
 	}
 	return to
 }

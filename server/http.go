@@ -25,7 +25,7 @@ type HTTPOptions struct {
 	Rules func() any                        // what /rules shows, as JSON
 }
 
-// NewHTTP serves /healthz, /readyz, /rules and /json; without a service, which is
+// NewHTTP serves /healthz, /readyz, /healthcheck, /rules and /json; without a service, which is
 // while it starts, all but /json.
 func NewHTTP(s *Service, opts HTTPOptions) http.Handler {
 	mux := http.NewServeMux()
@@ -37,6 +37,14 @@ func NewHTTP(s *Service, opts HTTPOptions) http.Handler {
 			return
 		}
 		io.WriteString(w, "ok\n"+report)
+	})
+	// The path and the answers that probes of envoyproxy/ratelimit are written for.
+	mux.HandleFunc("GET /healthcheck", func(w http.ResponseWriter, _ *http.Request) {
+		if _, err := opts.Ready(); err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+			return
+		}
+		io.WriteString(w, "OK")
 	})
 	mux.HandleFunc("GET /rules", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")

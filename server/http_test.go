@@ -131,12 +131,18 @@ func TestHealthReadinessAndRulesOverHTTP(t *testing.T) {
 	if code, body, _ := w.do(t, "GET", "/readyz", ""); code != http.StatusServiceUnavailable || body != "no rules are loaded yet\nr.yaml: nothing yet\n" {
 		t.Errorf("/readyz before: %d %s", code, body)
 	}
+	if code, _, _ := w.do(t, "GET", "/healthcheck", ""); code != http.StatusInternalServerError {
+		t.Errorf("/healthcheck before: %d", code)
+	}
 	if code, body, _ := w.do(t, "GET", "/healthz", ""); code != http.StatusOK || body != "ok\n" {
 		t.Errorf("/healthz: %d %s", code, body)
 	}
 	w.notReady.Store(nil)
 	if code, body, _ := w.do(t, "GET", "/readyz", ""); code != http.StatusOK || body != "ok\nr.yaml: 1 document\n" {
 		t.Errorf("/readyz: %d %s", code, body)
+	}
+	if code, body, _ := w.do(t, "GET", "/healthcheck", ""); code != http.StatusOK || body != "OK" {
+		t.Errorf("/healthcheck: %d %s", code, body)
 	}
 	code, body, header := w.do(t, "GET", "/rules", "")
 	if code != http.StatusOK || header.Get("Content-Type") != "application/json" || !strings.Contains(body, f.live.Current().Version()) {

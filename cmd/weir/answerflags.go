@@ -27,7 +27,7 @@ type answerFlags struct {
 
 func (a *answerFlags) addFlags(f *pflag.FlagSet) {
 	f.Var(&a.headers, "headers", "header hints for the client's response: "+strings.Join(server.HeaderStyleNames(), ", ")+"; several by commas; for one domain as DOMAIN=STYLE,… (repeatable)")
-	f.Var(&a.names, "header-names", "other names for the headers of x-ratelimit: limit=NAME,remaining=NAME,retry-after=NAME; an empty NAME leaves the header out")
+	f.Var(&a.names, "header-names", "other names for the headers of x-ratelimit: limit=NAME,remaining=NAME,retry-after=NAME; an empty NAME leaves the header out; reset=NAME adds the seconds until the limit is full, or a retry may pass")
 	f.Var(&a.jitter, "retry-after-jitter", "add 0 to so many whole seconds to Retry-After, at random, so that refused clients do not come back together: a number or a duration")
 	f.Var(&a.denied, "denied-body", "body for refused requests: none, text:TEXT, @FILE or problem+json; for one domain as DOMAIN=BODY (repeatable; one value by the environment)")
 	a.metadata = choice{[]string{"off", "weir", "envoyproxy", "all"}, "off"}
@@ -107,7 +107,7 @@ func (h *headersFlag) Set(text string) error {
 	return nil
 }
 
-// namesFlag is limit=NAME,remaining=NAME,retry-after=NAME, in any order.
+// namesFlag is limit=NAME,remaining=NAME,retry-after=NAME,reset=NAME, in any order.
 type namesFlag struct {
 	names *server.HeaderNames
 	text  string
@@ -118,12 +118,12 @@ func (n *namesFlag) String() string { return n.text }
 
 func (n *namesFlag) Set(text string) error {
 	names := server.DefaultHeaderNames()
-	hints := map[string]*string{"limit": &names.Limit, "remaining": &names.Remaining, "retry-after": &names.RetryAfter}
+	hints := map[string]*string{"limit": &names.Limit, "remaining": &names.Remaining, "retry-after": &names.RetryAfter, "reset": &names.Reset}
 	for _, item := range strings.Split(text, ",") {
 		hint, name, ok := strings.Cut(item, "=")
 		to := hints[strings.TrimSpace(hint)]
 		if !ok || to == nil {
-			return fmt.Errorf("%q: allowed: limit=NAME, remaining=NAME, retry-after=NAME, each once, with commas between", item)
+			return fmt.Errorf("%q: allowed: limit=NAME, remaining=NAME, retry-after=NAME, reset=NAME, each once, with commas between", item)
 		}
 		*to = strings.TrimSpace(name)
 		delete(hints, strings.TrimSpace(hint))

@@ -6,6 +6,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -44,6 +45,7 @@ type serveConfig struct {
 	drainDelay         time.Duration
 	maxConnectionAge   time.Duration
 	reflection         bool
+	tls                tlsFlags
 
 	answer      answerFlags
 	charge      choice
@@ -51,6 +53,7 @@ type serveConfig struct {
 	shadow      bool
 	maxHeld     int
 	compat      choice
+	compatNotes []string // what --compat has to say in the log
 
 	logLevel, logFormat choice
 }
@@ -74,6 +77,7 @@ func (c *serveConfig) addFlags(f *pflag.FlagSet) {
 	f.DurationVar(&c.drainDelay, "drain-delay", 500*time.Millisecond, "on stop, how long to say NOT_SERVING and still serve, so that clients turn elsewhere")
 	f.DurationVar(&c.maxConnectionAge, "max-connection-age", 0, "close gRPC connections gently at about this age, so that load spreads over instances (0: never)")
 	f.BoolVar(&c.reflection, "reflection", false, "let gRPC clients list the services")
+	c.tls.addFlags(f)
 
 	f.StringVar(&c.register, "register", "", "register this instance in Consul, with its gRPC health check: consul://host:port of the agent")
 	f.StringVar(&c.registerService, "register-service", defaultService, "the name of the service to register under")
@@ -86,7 +90,7 @@ func (c *serveConfig) addFlags(f *pflag.FlagSet) {
 	f.BoolVar(&c.shadow, "shadow", false, "never refuse and never hold; statuses and metadata tell what would have been")
 	f.IntVar(&c.maxHeld, "max-held", server.DefaultMaxHeld, "requests that leaky buckets hold at once at most")
 	c.compat = choice{[]string{"none", "envoyproxy"}, "none"}
-	f.Var(&c.compat, "compat", "envoyproxy: charge and count as envoyproxy/ratelimit does (--charge each --count-denied, which win if given too)")
+	f.Var(&c.compat, "compat", "envoyproxy: charge and count as envoyproxy/ratelimit does (--charge each --count-denied), and read its environment; flags and WEIR_ names win")
 
 	c.logLevel = choice{[]string{"debug", "info", "warn", "error"}, "info"}
 	f.Var(&c.logLevel, "log-level", "what to log")
@@ -98,14 +102,13 @@ func (c *serveConfig) addFlags(f *pflag.FlagSet) {
 // flags that it stands for are stronger.
 func (c *serveConfig) complete(f *pflag.FlagSet) error {
 	if c.compat.value == "envoyproxy" {
-		if !f.Changed("charge") {
-			c.charge.value = "each"
+		notes, err := applyCompat(f, os.LookupEnv)
+		if err != nil {
+			return err
 		}
-		if !f.Changed("count-denied") {
-			c.countDenied = true
-		}
+		c.compatNotes = notes
 	}
-	if err := cmp.Or(c.checkRules(), c.checkRegister(), c.answer.complete()); err != nil {
+	if err := cmp.Or(c.checkRules(), c.checkRegister(), c.answer.complete(), c.tls.complete(f)); err != nil {
 		return err
 	}
 	if err := cmp.Or(checkAddr("--grpc-addr", c.grpcAddr), checkAddr("--http-addr", c.httpAddr)); err != nil {

@@ -12,7 +12,6 @@ import (
 	"github.com/spf13/cobra"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/connectivity"
-	"google.golang.org/grpc/credentials/insecure"
 	grpcstatus "google.golang.org/grpc/status"
 
 	"weir/rules"
@@ -25,6 +24,7 @@ type decideConfig struct {
 	hits    uint32
 	times   int
 	timeout time.Duration
+	tls     clientTLSFlags
 }
 
 func newDecide() *cobra.Command {
@@ -58,6 +58,7 @@ answer too: the exit code is 0.`,
 	f.Uint32Var(&c.hits, "hits", 0, "the cost of the request (0: unset, which counts as 1)")
 	f.IntVar(&c.times, "times", 1, "ask so often, one after another")
 	f.DurationVar(&c.timeout, "timeout", 5*time.Second, "how long to wait for each answer")
+	c.tls.addGRPCFlags(f)
 	return cmd
 }
 
@@ -97,7 +98,7 @@ func requestOf(domain string, descriptors [][]rules.Entry, hits uint32) *rls.Rat
 }
 
 func decide(ctx context.Context, w io.Writer, c decideConfig, req *rls.RateLimitRequest) error {
-	conn, err := connect(c.addr)
+	conn, err := connect(c.addr, &c.tls)
 	if err != nil {
 		return err
 	}
@@ -106,7 +107,7 @@ func decide(ctx context.Context, w io.Writer, c decideConfig, req *rls.RateLimit
 	for range c.times {
 		resp, err := askOnce(ctx, client, c.timeout, req)
 		if err != nil {
-			return askFailed(conn, c.addr, err)
+			return askFailed(conn, c.addr, &c.tls, err)
 		}
 		if _, err := io.WriteString(w, describeAnswer(req, resp)); err != nil {
 			return err
@@ -116,11 +117,15 @@ func decide(ctx context.Context, w io.Writer, c decideConfig, req *rls.RateLimit
 }
 
 // connect returns a connection that is dialled when it is first used.
-func connect(addr string) (*grpc.ClientConn, error) {
+func connect(addr string, t *clientTLSFlags) (*grpc.ClientConn, error) {
 	if err := checkAddr("--addr", addr); err != nil {
 		return nil, err
 	}
-	conn, err := grpc.NewClient(addr, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	creds, err := t.credentials()
+	if err != nil {
+		return nil, err
+	}
+	conn, err := grpc.NewClient(addr, grpc.WithTransportCredentials(creds))
 	if err != nil {
 		return nil, usagef("--addr %s: %w", addr, err)
 	}
@@ -128,9 +133,12 @@ func connect(addr string) (*grpc.ClientConn, error) {
 }
 
 // askFailed tells of a call that failed, and what to do if nobody was there.
-func askFailed(conn *grpc.ClientConn, addr string, err error) error {
+func askFailed(conn *grpc.ClientConn, addr string, t *clientTLSFlags, err error) error {
 	st := grpcstatus.Convert(err)
 	if conn.GetState() != connectivity.Ready {
+		if hint := t.hint(st.Message()); hint != "" {
+			return fmt.Errorf("asking %s: %s; %s", addr, st.Message(), hint)
+		}
 		return fmt.Errorf("asking %s: %s; start `weir serve`, or say where it runs with --addr", addr, st.Message())
 	}
 	return fmt.Errorf("asking %s: %s: %s", addr, st.Code(), st.Message())

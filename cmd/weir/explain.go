@@ -15,6 +15,7 @@ import (
 
 func newExplain() *cobra.Command {
 	var addr, keyPrefix string
+	var t clientTLSFlags
 	var paths []string
 	cmd := &cobra.Command{
 		Use:   "explain DOMAIN key=value…",
@@ -36,7 +37,7 @@ rules that a running server has in force, or by files (--rules). Nothing is char
 			if len(paths) > 0 {
 				text, err = explainFiles(paths, keyPrefix, args[0], descriptors[0])
 			} else {
-				text, err = explainRemote(cmd.Context(), addr, args[0], descriptors[0])
+				text, err = explainRemote(cmd.Context(), addr, &t, args[0], descriptors[0])
 			}
 			if err != nil {
 				return err
@@ -46,6 +47,7 @@ rules that a running server has in force, or by files (--rules). Nothing is char
 		},
 	}
 	cmd.Flags().StringVar(&addr, "addr", defaultAddr, "the server's gRPC address: host:port or unix:PATH")
+	t.addGRPCFlags(cmd.Flags())
 	cmd.Flags().StringArrayVar(&paths, "rules", nil, "explain by this rule file or folder instead of asking a server (repeatable)")
 	cmd.Flags().StringVar(&keyPrefix, "key-prefix", redis.DefaultKeyPrefix, "with --rules: the key prefix of the servers, for the counters' names")
 	return cmd
@@ -60,8 +62,8 @@ func explainFiles(paths []string, keyPrefix, domain string, entries []rules.Entr
 	return set.Explain(domain, entries).NameCounters(inRedis).String(), nil
 }
 
-func explainRemote(ctx context.Context, addr, domain string, entries []rules.Entry) (string, error) {
-	conn, err := connect(addr)
+func explainRemote(ctx context.Context, addr string, t *clientTLSFlags, domain string, entries []rules.Entry) (string, error) {
+	conn, err := connect(addr, t)
 	if err != nil {
 		return "", err
 	}
@@ -74,7 +76,7 @@ func explainRemote(ctx context.Context, addr, domain string, entries []rules.Ent
 	}
 	resp, err := weirv1.NewWeirServiceClient(conn).Explain(ctx, req)
 	if err != nil {
-		return "", askFailed(conn, addr, err)
+		return "", askFailed(conn, addr, t, err)
 	}
 	return resp.Text, nil
 }

@@ -61,7 +61,7 @@ func TestABadValueNamesItsFlagAndWhatIsAllowed(t *testing.T) {
 		{"serve --headers x-ratelimit,draft-03", "--headers", "exclude each other"},
 		{"serve --headers ietf --headers api=draft-03,x-ratelimit", "--headers", `domain "api": x-ratelimit and draft-03 exclude each other`},
 		{"serve --headers none,ietf", "--headers", "none stands alone"},
-		{"serve --header-names limit=X-A,reset=X-B", "--header-names", "limit=NAME, remaining=NAME, retry-after=NAME"},
+		{"serve --header-names limit=X-A,rest=X-B", "--header-names", "limit=NAME, remaining=NAME, retry-after=NAME, reset=NAME"},
 		{"serve --header-names limit=X-A,limit=X-B", "--header-names", "each once"},
 		{"serve --header-names limit", "--header-names", "limit=NAME"},
 		{"serve --header-names limit=X:A", "--header-names", "no name of a header"},

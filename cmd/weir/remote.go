@@ -159,6 +159,6 @@ func (c *serveConfig) keepRegistered(ctx context.Context, grpcAddr, httpAddr str
 		httpAddr = ""
 	}
 	return consul.Register(ctx, o, consul.Registration{
-		Service: c.registerService, GRPCAddr: cmp.Or(c.registerAddr, grpcAddr), HTTPAddr: httpAddr, Version: versionText(),
+		Service: c.registerService, GRPCAddr: cmp.Or(c.registerAddr, grpcAddr), HTTPAddr: httpAddr, Version: versionText(), TLS: c.tls.cert != "",
 	})
 }

@@ -20,6 +20,7 @@ import (
 
 func newRulesStatus(t *target) *cobra.Command {
 	var instances []string
+	var tls clientTLSFlags
 	var service string
 	var waitFor time.Duration
 	var expect int
@@ -42,16 +43,22 @@ weir rules status --wait 30s --expect 3`,
 				expect = 1
 			}
 			t.patience += waitFor
+			client, err := tls.httpClient()
+			if err != nil {
+				return err
+			}
+			defer client.CloseIdleConnections()
 			repo, ctx, err := t.open(cmd.Context())
 			if err != nil {
 				return err
 			}
 			defer repo.close()
-			s := &fleet{repo: repo, instances: instances, service: service, expect: expect}
+			s := &fleet{repo: repo, client: client, https: tls.given(), instances: instances, service: service, expect: expect}
 			return s.report(ctx, waitFor, cmd.OutOrStdout())
 		},
 	}
-	cmd.Flags().StringArrayVar(&instances, "instance", nil, "host:port of an instance's HTTP (repeatable; default: those registered in Consul)")
+	cmd.Flags().StringArrayVar(&instances, "instance", nil, "host:port of an instance's HTTP, or https://host:port (repeatable; default: those registered in Consul)")
+	tls.addHTTPFlags(cmd.Flags())
 	cmd.Flags().StringVar(&service, "service", defaultService, "the name that instances are registered under")
 	cmd.Flags().IntVar(&expect, "expect", 0, "how many instances there should be at least")
 	cmd.Flags().DurationVar(&waitFor, "wait", 0, "wait so long for all instances to serve what the store has")
@@ -61,6 +68,8 @@ weir rules status --wait 30s --expect 3`,
 // fleet is the store and the instances that read it.
 type fleet struct {
 	repo      *repository
+	client    *http.Client
+	https     bool // for instances that are host:port
 	instances []string
 	service   string
 	expect    int
@@ -138,7 +147,7 @@ func (f *fleet) ask(ctx context.Context, state *kv.State) ([]answer, error) {
 
 func (f *fleet) askOne(ctx context.Context, addr string, state *kv.State) answer {
 	a := answer{instance: addr}
-	status, err := rulesOf(ctx, addr)
+	status, err := f.rulesOf(ctx, addr)
 	if err != nil {
 		a.problem = err.Error()
 		return a
@@ -172,17 +181,21 @@ func (f *fleet) askOne(ctx context.Context, addr string, state *kv.State) answer
 }
 
 // rulesOf asks an instance over HTTP.
-func rulesOf(ctx context.Context, addr string) (*rules.LiveStatus, error) {
+func (f *fleet) rulesOf(ctx context.Context, addr string) (*rules.LiveStatus, error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	if !strings.Contains(addr, "://") {
-		addr = "http://" + addr
+		scheme := "http://"
+		if f.https {
+			scheme = "https://"
+		}
+		addr = scheme + addr
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(addr, "/")+"/rules", nil)
 	if err != nil {
 		return nil, err
 	}
-	resp, err := http.DefaultClient.Do(req)
+	resp, err := f.client.Do(req)
 	if err != nil {
 		return nil, err
 	}

@@ -54,6 +54,9 @@ const drainLimit = 10 * time.Second
 // for; gRPC when rules are loaded, since until then no answer would be right.
 func serve(ctx context.Context, c *serveConfig, stdout, stderr io.Writer) error {
 	log := c.logger(stderr)
+	for _, note := range c.compatNotes {
+		log.Info("compat: " + note)
+	}
 	live := rules.NewLive(rules.LiveOptions{
 		Options: rules.Options{OnFailure: c.failurePolicy(), CountDenied: c.countDenied},
 		Logger:  log,
@@ -68,6 +71,10 @@ func serve(ctx context.Context, c *serveConfig, stdout, stderr io.Writer) error 
 	background, ctx := errgroup.WithContext(ctx)
 	defer func() { cancel(); _ = background.Wait() }() // whatever ends serve: nothing goes on after it
 	background.Go(func() error { tuneMemory(ctx); return nil })
+	certs, err := c.tls.load(ctx, background, log)
+	if err != nil {
+		return err
+	}
 
 	httpListener, err := listen(ctx, c.httpAddr)
 	if err != nil {
@@ -75,7 +82,7 @@ func serve(ctx context.Context, c *serveConfig, stdout, stderr io.Writer) error 
 	}
 	defer httpListener.Close()
 	ready := &readiness{live: live, sources: sources}
-	web := newWeb(server.HTTPOptions{Ready: ready.report, Rules: func() any { return live.Status() }}, log)
+	web := newWeb(server.HTTPOptions{Ready: ready.report, Rules: func() any { return live.Status() }}, c.tls.forHTTP(certs), log)
 	background.Go(func() error { return web.serve(httpListener) })
 	defer web.stop()
 
@@ -105,7 +112,7 @@ func serve(ctx context.Context, c *serveConfig, stdout, stderr io.Writer) error 
 		return fmt.Errorf("serving gRPC (--grpc-addr): %w", err)
 	}
 	defer grpcListener.Close()
-	grpcServer := server.NewGRPC(service, server.GRPCOptions{MaxConnectionAge: c.maxConnectionAge, Reflection: c.reflection, Health: health})
+	grpcServer := server.NewGRPC(service, server.GRPCOptions{MaxConnectionAge: c.maxConnectionAge, Reflection: c.reflection, Health: health, Certificates: certs})
 	background.Go(func() error {
 		if err := grpcServer.Serve(grpcListener); !errors.Is(err, grpc.ErrServerStopped) { // before it began
 			return err
@@ -176,15 +183,16 @@ func announce(w io.Writer, c *serveConfig, live *rules.Live, grpcAddr, httpAddr 
 		from = strings.Join(c.rules, ", ")
 	}
 	fmt.Fprintf(w, "weir %s serves %s in %s from %s, counters in %s\n", versionText(), count(n, "rule"), count(domains, "domain"), from, redis.Redact(c.store))
-	fmt.Fprintf(w, "  gRPC %s  (envoy.service.ratelimit.v3.RateLimitService, weir.v1, health)\n", grpcAddr)
-	fmt.Fprintf(w, "  HTTP %s  (/healthz /readyz /rules /json)\n", httpAddr)
+	grpcTLS, httpTLS := c.tls.words()
+	fmt.Fprintf(w, "  gRPC %s  (%senvoy.service.ratelimit.v3.RateLimitService, weir.v1, health)\n", grpcAddr, grpcTLS)
+	fmt.Fprintf(w, "  HTTP %s  (%s/healthz /readyz /rules /json)\n", httpAddr, httpTLS)
 	if c.shadow {
 		fmt.Fprintln(w, "  in shadow: nothing is refused")
 	}
 	if c.charge.value == "each" {
 		fmt.Fprintln(w, "  each limit is charged on its own, also for requests that another refuses")
 	}
-	if len(c.rules) == 0 {
+	if len(c.rules) == 0 && c.tls.cert == "" { // with TLS the line would need files that only the user knows
 		addr := ""
 		if grpcAddr != defaultAddr {
 			addr = " --addr " + grpcAddr

@@ -22,15 +22,19 @@ type web struct {
 	server  *http.Server
 }
 
-func newWeb(options server.HTTPOptions, log *slog.Logger) *web {
+// newWeb speaks plain text without certificates.
+func newWeb(options server.HTTPOptions, certs *server.Certificates, log *slog.Logger) *web {
 	w := &web{options: options}
 	w.use(nil)
 	w.server = &http.Server{
 		Handler:           http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) { (*w.handler.Load()).ServeHTTP(rw, r) }),
-		ReadHeaderTimeout: 5 * time.Second,
+		ReadHeaderTimeout: 5 * time.Second,  // of the TLS handshake too
 		ReadTimeout:       10 * time.Second, // an answer may take longer: leaky buckets hold it
 		IdleTimeout:       time.Minute,
-		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelWarn),
+		ErrorLog:          server.HTTPErrorLog(log),
+	}
+	if certs != nil {
+		w.server.TLSConfig = certs.Config("h2", "http/1.1")
 	}
 	return w
 }
@@ -42,7 +46,11 @@ func (w *web) use(s *server.Service) {
 }
 
 func (w *web) serve(l net.Listener) error {
-	if err := w.server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+	serve := w.server.Serve
+	if w.server.TLSConfig != nil {
+		serve = func(l net.Listener) error { return w.server.ServeTLS(l, "", "") }
+	}
+	if err := serve(l); !errors.Is(err, http.ErrServerClosed) {
 		return err
 	}
 	return nil

@@ -9,15 +9,20 @@ import (
 	"time"
 )
 
-func TestConsulVersionIsItsModules(t *testing.T) {
+func TestVersionsAreThoseOfTheModules(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("consul/go.mod")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, want := range []string{"\ntool github.com/hashicorp/consul\n", "\tgithub.com/hashicorp/consul v" + consulVersion + " "} {
-		if !strings.Contains(string(text), want) {
-			t.Errorf("consul/go.mod does not have %q", want)
+	for _, x := range []struct{ folder, tool, module, version string }{
+		{"consul", "github.com/hashicorp/consul", "github.com/hashicorp/consul", consulVersion},
+		{"ratelimit", "github.com/envoyproxy/ratelimit/src/service_cmd", "github.com/envoyproxy/ratelimit", ratelimitVersion},
+	} {
+		text, err := os.ReadFile(x.folder + "/go.mod")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, want := range []string{"\ntool " + x.tool + "\n", x.module + " v" + x.version} {
+			if !strings.Contains(string(text), want) {
+				t.Errorf("%s/go.mod does not have %q", x.folder, want)
+			}
 		}
 	}
 }

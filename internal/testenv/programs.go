@@ -46,6 +46,7 @@ type WeirOptions struct {
 	GRPCAddr string   // empty: a free port
 	HTTPAddr string   // empty: a free port
 	Args     []string // more flags
+	Env      []string // NAME=value, beside the test's own environment
 }
 
 // Weir is a `weir serve` that runs.
@@ -68,7 +69,7 @@ func StartWeir(t testing.TB, o WeirOptions) *Weir {
 		args = append(args, "--rules", path)
 	}
 	return &Weir{
-		Process:  Start(t, Program{Path: WeirBinary(t), Args: append(args, o.Args...), Addr: o.GRPCAddr}),
+		Process:  Start(t, Program{Path: WeirBinary(t), Args: append(args, o.Args...), Env: o.Env, Addr: o.GRPCAddr}),
 		GRPCAddr: o.GRPCAddr,
 		HTTPAddr: o.HTTPAddr,
 	}
@@ -83,4 +84,41 @@ func WriteFile(t testing.TB, name, text string) string {
 		t.Fatal(fmt.Errorf("testenv: %w", err))
 	}
 	return path
+}
+
+// RatelimitOptions is how envoyproxy/ratelimit is started.
+type RatelimitOptions struct {
+	Runtime string   // its RUNTIME_ROOT; the rules are *.yaml in the folder config below
+	Redis   string   // host:port
+	Env     []string // NAME=value, more of its settings
+}
+
+// Ratelimit is an envoyproxy/ratelimit that runs.
+type Ratelimit struct {
+	*Process
+	GRPCAddr, HTTPAddr, DebugAddr string
+}
+
+// StartRatelimit runs envoyproxy/ratelimit on 127.0.0.1, without statsd, and
+// returns when it serves.
+func StartRatelimit(t testing.TB, o RatelimitOptions) *Ratelimit {
+	t.Helper()
+	path, err := FindRatelimit()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ports := FreePorts(t, 3)
+	addr := func(i int) string { return fmt.Sprintf("127.0.0.1:%d", ports[i]) }
+	env := []string{
+		"GRPC_HOST=127.0.0.1", fmt.Sprintf("GRPC_PORT=%d", ports[0]),
+		"HOST=127.0.0.1", fmt.Sprintf("PORT=%d", ports[1]),
+		"DEBUG_HOST=127.0.0.1", fmt.Sprintf("DEBUG_PORT=%d", ports[2]),
+		"USE_STATSD=false", "DISABLE_STATS=true",
+		"RUNTIME_ROOT=" + o.Runtime, "REDIS_SOCKET_TYPE=tcp", "REDIS_URL=" + o.Redis,
+	}
+	return &Ratelimit{
+		// HTTP comes last, when the first rules are loaded.
+		Process:  Start(t, Program{Path: path, Env: append(env, o.Env...), Addr: addr(1)}),
+		GRPCAddr: addr(0), HTTPAddr: addr(1), DebugAddr: addr(2),
+	}
 }

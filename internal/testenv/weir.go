@@ -4,9 +4,11 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -43,6 +45,9 @@ func buildWeir() (string, error) {
 		return "", fmt.Errorf("testenv: %w", err)
 	}
 	defer os.RemoveAll(temp)
+	if err := noteSources(root); err != nil {
+		return "", err
+	}
 	built := filepath.Join(temp, "weir")
 	// Built as `make build` does it, so that the two share the build cache.
 	cmd := exec.Command("go", "build", "-trimpath", "-o", built, "./cmd/weir")
@@ -61,6 +66,27 @@ func buildWeir() (string, error) {
 	}
 	sweep(dir, 24*time.Hour)
 	return path, nil
+}
+
+// noteSources looks at each file that the command may be built from, and does
+// nothing with it: `go test` gives an old result again unless files changed that
+// the test itself has looked at, and it does not see what a `go build` within reads.
+func noteSources(root string) error {
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && path != root && (strings.HasPrefix(d.Name(), ".") || d.Name() == "bin" || d.Name() == "docs"):
+			return filepath.SkipDir
+		case !d.IsDir() && !strings.HasSuffix(path, "_test.go"):
+			_, _ = os.Stat(path) // one that has just gone is none to build from
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("testenv: looking at the sources of weir: %w", err)
+	}
+	return nil
 }
 
 func fileHash(path string) (string, error) {

@@ -1,5 +1,5 @@
 // Command install finds or installs the programs that the tests run against, and
-// says where they are: `go run ./internal/testenv/install [redis|envoy|chromium|consul|etcd]…`,
+// says where they are: `go run ./internal/testenv/install [redis|envoy|chromium|consul|etcd|ratelimit]…`,
 // by default those that every test run needs.
 package main
 
@@ -14,19 +14,20 @@ func main() { os.Exit(run(os.Args[1:])) }
 
 func run(names []string) int {
 	finders := map[string]func() (string, error){
-		"redis":    testenv.FindRedis,
-		"envoy":    testenv.FindEnvoy,
-		"chromium": testenv.FindChromium,
-		"consul":   testenv.FindConsul,
-		"etcd":     testenv.FindEtcd,
+		"redis":     testenv.FindRedis,
+		"envoy":     testenv.FindEnvoy,
+		"chromium":  testenv.FindChromium,
+		"consul":    testenv.FindConsul,
+		"etcd":      testenv.FindEtcd,
+		"ratelimit": testenv.FindRatelimit,
 	}
 	if len(names) == 0 {
-		names = []string{"redis", "envoy", "etcd", "consul"} // the one that takes longest is last
+		names = []string{"redis", "envoy", "etcd", "ratelimit", "consul"} // the one that takes longest is last
 	}
 	for _, name := range names {
 		find, ok := finders[name]
 		if !ok {
-			fmt.Fprintf(os.Stderr, "install: unknown program %q; there are redis, envoy, chromium, consul, etcd\n", name)
+			fmt.Fprintf(os.Stderr, "install: unknown program %q; there are redis, envoy, chromium, consul, etcd, ratelimit\n", name)
 			return 2
 		}
 		path, err := find()
