@@ -8,12 +8,16 @@ import (
 type Slot struct {
 	State   State
 	Full    bool  // there is no room for this counter: the hit's failure policy decides
+	Queue   bool  // the store has the queue that its hits overflow into
+	Waiting int64 // how many requests wait there
 	Changed bool  // set by Evaluate: State is not what it was
 	Dropped bool  // set by Evaluate: the state was too far ahead of the clock
 	Expires int64 // set by Evaluate if Changed: when State says nothing any more, in µs since 1970
 
 	advanced bool
 	moment   moment
+	departed bool // this request passes the queue and goes on at once
+	promised bool // this request will wait too
 }
 
 // Options says how a request's hits belong together. The zero value is
@@ -101,15 +105,24 @@ func (e *evaluation) costAhead(i int) int64 {
 	h, before := &e.hits[p], &e.ahead[p]
 	a.cost, a.passing = before.cost, before.passing
 	if e.decisions[p].Allowed {
-		a.passing += h.cost()
+		a.passing += e.cost(p)
 	}
 	if e.decisions[p].Allowed || !h.Shadow && !h.Quota {
-		a.cost += h.cost()
+		a.cost += e.cost(p)
 	}
 	if e.hits[i].Cost == 0 {
 		return a.passing
 	}
 	return a.cost
+}
+
+// cost is what the hit asks of its counter's capacity: of a queue one place,
+// whatever it costs to depart.
+func (e *evaluation) cost(i int) int64 {
+	if e.slots[e.index[i]].Queue {
+		return min(e.hits[i].cost(), 1)
+	}
+	return e.hits[i].cost()
 }
 
 // counter is a hit's view of its counter at now.
@@ -133,6 +146,9 @@ func (e *evaluation) counter(i int) counter {
 }
 
 func (c counter) room() int64 {
+	if c.slot.Queue {
+		return c.limit.capacity() - c.places()
+	}
 	return c.limit.capacity() - c.used(c.slot.State, c.limit, c.slot.moment)
 }
 
@@ -168,8 +184,8 @@ func (e *evaluation) check(i int) {
 		d.Allowed = h.OnFailure != FailDeny
 		return
 	}
-	d.Allowed = h.cost()+before <= c.room()
-	if d.Allowed && h.holds() {
+	d.Allowed = e.cost(i)+before <= c.room()
+	if d.Allowed && h.holds() && !c.slot.Queue {
 		delay := turn(c.slot.State, c.limit, before)
 		d.Delay = c.limit.duration(delay)
 		d.Allowed = delay <= h.patience()
@@ -192,7 +208,13 @@ func (e *evaluation) charge(i int, passes bool) {
 	}
 	c := e.counter(i)
 	denied := c.limit.CountDenied && !d.Allowed && d.Delay == 0
-	if !c.slot.Full && (d.Allowed && passes || denied) {
+	switch {
+	case c.slot.Full:
+	case c.slot.Queue:
+		if d.Allowed && passes {
+			c.enqueue(h, d)
+		}
+	case d.Allowed && passes || denied:
 		c.set(c.algorithm.charge(c.slot.State, c.limit, c.slot.moment, h.cost()))
 	}
 }
@@ -215,12 +237,19 @@ func (e *evaluation) describe(i int, passes bool) {
 	}
 	d.Remaining = uint64(max(0, c.room()))
 	d.ResetAfter = c.limit.duration(c.reset(c.slot.State, c.limit, c.slot.moment))
+	if c.slot.Queue {
+		d.ResetAfter = c.limit.duration(c.departure(c.waiting()))
+	}
 	if !d.Allowed {
 		before := int64(0)
 		if !passes { // else what was ahead is charged by now
 			before = e.costAhead(i)
 		}
-		d.RetryAfter = c.retryAfter(h, before)
+		if c.slot.Queue {
+			d.RetryAfter = c.limit.duration(c.nextPlace(e.cost(i) + before))
+		} else {
+			d.RetryAfter = c.retryAfter(h, before)
+		}
 	}
 }
 

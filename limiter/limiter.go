@@ -108,6 +108,7 @@ type Hit struct {
 	Shadow    bool          // counted and reported, never refuses the request
 	Quota     bool          // refuses the request only if every quota hit refuses
 	MaxDelay  time.Duration // LeakyBucket: the longest delay that the caller can wait; 0: none
+	Overflow  Key           // LeakyBucket: the queue that takes what cannot depart at once, in place of a delay; nil: none
 	OnFailure FailurePolicy
 }
 
@@ -125,7 +126,8 @@ type Decision struct {
 	Remaining  uint64        // the largest cost that would pass now
 	ResetAfter time.Duration // until the counter is as new
 	RetryAfter time.Duration // of a refusal: the hit passes after this time; 0: waiting cannot help
-	Delay      time.Duration // of a LeakyBucket pass: hold the request so long
+	Delay      time.Duration // of a LeakyBucket pass: hold the request so long; if Queued: about the time until it departs
+	Queued     bool          // the request passes, into the hit's Overflow queue
 }
 
 // Store keeps counters.

@@ -128,6 +128,7 @@ func (r *Rule) says(before *Rule) []string {
 		}
 		add(true, "limit %s%s", limitText(l), note)
 	}
+	add(r.Overflow != nil, "over_limit queue")
 	add(r.Shadow, "shadow_mode")
 	add(r.Quota, "quota_mode")
 	for _, v := range r.variables {

@@ -18,6 +18,8 @@ type ruleDraft struct {
 	share                         bool
 	detailedMetric, valueToMetric bool
 	disabled                      bool
+	queue                         bool // over_limit: queue
+	overLimitAt                   place
 	onFailure                     *limiter.FailurePolicy
 	mask                          mask
 	replaces                      []string
@@ -170,8 +172,8 @@ func (r *reader) ruleField(d *ruleDraft, f field) {
 			d.onFailure = &policy
 		}
 	case "over_limit":
-		if i := r.choice(f, overLimitWays); i >= 0 && overLimitWays[i] == "queue" {
-			r.fault(f.value, "over_limit: queue is not supported yet; use drop, or algorithm: leaky_bucket to hold requests")
+		if i := r.choice(f, overLimitWays); i >= 0 {
+			d.queue, d.overLimitAt = overLimitWays[i] == "queue", placeOf(f.value)
 		}
 	case "mask":
 		d.mask = r.mask(f)

@@ -48,6 +48,7 @@ type LimitDetails struct {
 	Limit  string        `json:"limit"` // such as "5 per 1m, fixed_window"
 	Values limiter.Limit `json:"-"`     // the same, to compute with
 	Key    limiter.Key   `json:"key"`
+	Queue  limiter.Key   `json:"queue,omitempty"` // that takes what is over the limit
 
 	Counter string `json:"counter,omitempty"` // what the store calls it, see NameCounters
 }
@@ -86,12 +87,13 @@ func (s *Set) Explain(domain string, entries []Entry) *Explanation {
 	return x
 }
 
-// NameCounters says what the store calls the counters of the rule's limits.
-func (x *Explanation) NameCounters(name func(limiter.Key) string) *Explanation {
+// NameCounters says what the store calls the counters of the rule's limits; the
+// queue is nil where none takes what is over the limit.
+func (x *Explanation) NameCounters(name func(key, queue limiter.Key) string) *Explanation {
 	if x.Rule != nil {
 		for i := range x.Rule.Limits {
 			l := &x.Rule.Limits[i]
-			l.Counter = name(l.Key)
+			l.Counter = name(l.Key, l.Queue)
 		}
 	}
 	return x
@@ -146,7 +148,7 @@ func (r *Rule) details(entries []Entry) *RuleDetails {
 		on   bool
 		name string
 	}{
-		{r.Exempt, "exempt"}, {r.Unlimited, "unlimited"}, {r.Shadow, "shadow_mode"}, {r.Quota, "quota_mode"},
+		{r.Exempt, "exempt"}, {r.Unlimited, "unlimited"}, {r.Overflow != nil, "over_limit: queue"}, {r.Shadow, "shadow_mode"}, {r.Quota, "quota_mode"},
 	} {
 		if mode.on {
 			details.Modes = append(details.Modes, mode.name)
@@ -157,6 +159,7 @@ func (r *Rule) details(entries []Entry) *RuleDetails {
 			Limit:  limitText(limit),
 			Values: limit,
 			Key:    r.appendKey(nil, r.counters[i], entries),
+			Queue:  r.Overflow,
 		})
 	}
 	return details

@@ -1,6 +1,12 @@
 package rules
 
-import "go.yaml.in/yaml/v3"
+import (
+	"slices"
+
+	"go.yaml.in/yaml/v3"
+
+	"weir/limiter"
+)
 
 // addressDefaults is the mask of remote_address: "*" in a flat rule: one client
 // owns a whole IPv6 /64.
@@ -36,6 +42,7 @@ func (r *reader) flatRule(n *yaml.Node, domain string) (draft, bool) {
 	}
 	if sound {
 		r.checkVariables(fs, rule.share, path, path)
+		r.checkQueue(rule, path)
 	}
 	return draft{domain: domain, path: path, rule: rule, at: placeOf(n)}, sound && !rule.disabled
 }
@@ -47,6 +54,34 @@ func (r *reader) checkVariables(fs *fields, share bool, shared, masked []step) {
 	}
 	if f, ok := fs.get("mask"); ok && !varies(masked) {
 		r.warn(f.key, "mask does nothing: here all values are exact")
+	}
+}
+
+// checkQueue finds rules that cannot put what is over their limit into a queue: a
+// queue empties at one rate, that of a leaky bucket.
+func (r *reader) checkQueue(d *ruleDraft, path []step) {
+	if !d.queue {
+		return
+	}
+	faults := len(r.faults)
+	for _, l := range d.limits {
+		switch {
+		case l.Algorithm != limiter.LeakyBucket:
+			r.faultAt(d.overLimitAt, "over_limit: queue belongs to leaky_bucket, not to %v, which would let twice its rate through: once at once and once from the queue", l.Algorithm)
+		case l.countDenied != nil && *l.countDenied:
+			r.faultAt(d.overLimitAt, "over_limit: queue beside count_denied: what waits in a queue is charged when it departs")
+		}
+	}
+	switch {
+	case len(r.faults) > faults:
+	case d.unlimited || d.exempt:
+		r.faultAt(d.overLimitAt, "over_limit: queue beside %s: nothing is ever over the limit", freedom(d))
+	case len(d.limits) > 1:
+		r.faultAt(d.overLimitAt, "over_limit: queue needs one limit, here are %d; a queue empties at one rate", len(d.limits))
+	case d.quota:
+		r.faultAt(d.overLimitAt, "over_limit: queue beside quota_mode: whether to wait cannot depend on other rules")
+	case slices.ContainsFunc(path, func(s step) bool { return s.value.kind != exactValue && !s.share }):
+		r.faultAt(d.overLimitAt, "over_limit: queue needs one counter, and this rule has one for each value; write a rule for each, or share_threshold: true")
 	}
 }
 

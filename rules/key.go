@@ -3,6 +3,7 @@ package rules
 import (
 	"crypto/sha256"
 	"encoding/binary"
+	"slices"
 
 	"weir/limiter"
 )
@@ -34,24 +35,37 @@ func identify(identity []byte) counterID {
 // counterIDs returns an identity for each limit of a rule. Of the limit, only
 // algorithm and window are in it: a limit that is raised keeps what was used.
 func counterIDs(domain string, path []step, limits []limiter.Limit) []counterID {
-	fixed := appendText(nil, keyFormat)
-	fixed = appendText(fixed, domain)
-	fixed = appendText(fixed, "rule")
-	fixed = binary.AppendUvarint(fixed, uint64(len(path)))
-	for i := range path {
-		fixed = appendText(fixed, path[i].key)
-		fixed = appendText(fixed, path[i].value.text)
-		fixed = appendBool(fixed, path[i].share)
-	}
+	fixed := ruleIdentity(domain, path, "rule")
 	ids := make([]counterID, len(limits))
 	ordinals := map[string]uint64{} // of limits that count in the same way
 	for i, limit := range limits {
-		identity := appendText(fixed, limit.Algorithm.String())
+		identity := appendText(slices.Clip(fixed), limit.Algorithm.String())
 		identity = appendText(identity, limit.Window.String())
 		ids[i] = identify(binary.AppendUvarint(identity, ordinals[string(identity)]))
 		ordinals[string(identity)]++
 	}
 	return ids
+}
+
+// queueKey is the key of a rule's queue. What waits there stays where it is,
+// whatever becomes of the limit.
+func queueKey(domain string, path []step) limiter.Key {
+	id := identify(ruleIdentity(domain, path, "queue"))
+	return id[:]
+}
+
+// ruleIdentity is the identity of a rule, and what of the rule it is.
+func ruleIdentity(domain string, path []step, what string) []byte {
+	b := appendText(nil, keyFormat)
+	b = appendText(b, domain)
+	b = appendText(b, what)
+	b = binary.AppendUvarint(b, uint64(len(path)))
+	for i := range path {
+		b = appendText(b, path[i].key)
+		b = appendText(b, path[i].value.text)
+		b = appendBool(b, path[i].share)
+	}
+	return b
 }
 
 // overrideID is the identity that all overrides of a domain begin with.

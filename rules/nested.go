@@ -35,6 +35,7 @@ func (r *reader) descriptor(n *yaml.Node, domain string, above []step) []draft {
 			masked = path[len(above):]
 		}
 		r.checkVariables(fs, rule.share, path[len(above):], masked)
+		r.checkQueue(rule, path)
 	}
 	node := draft{domain: domain, path: path, at: placeOf(n)}
 	if !rule.disabled && (rule.acts() || len(r.faults) > faults) {

@@ -96,6 +96,7 @@ func (p *Plan) plan(s *Set, d *domain, req *Request, i int) {
 		p.keys = r.appendKey(p.keys, r.counters[j], descriptor.Entries)
 		hit.Key = p.keyFrom(start)
 		hit.Limit = r.Limits[j]
+		hit.Overflow = r.Overflow
 		p.add(m, r, hit)
 	}
 }

@@ -21,6 +21,8 @@ type Rule struct {
 	Unlimited bool // never refuses, counts nothing
 	Exempt    bool // the whole request passes, and charges nothing
 
+	Overflow limiter.Key // the identity of the queue that takes what is over the limit (over_limit: queue); nil: none
+
 	OnFailure      *limiter.FailurePolicy // nil: the server's
 	Replaces       []string               // names of rules that do not count beside this one
 	Metadata       map[string]any         // as JSON has it; not to be changed
@@ -67,13 +69,16 @@ func newRule(options Options, file string, d *draft) *Rule {
 	}
 	for _, l := range draft.limits {
 		limit := l.Limit
-		limit.CountDenied = options.CountDenied || limit.Algorithm == limiter.SlidingWindowLog
+		limit.CountDenied = options.CountDenied && !draft.queue || limit.Algorithm == limiter.SlidingWindowLog
 		if l.countDenied != nil {
 			limit.CountDenied = *l.countDenied
 		}
 		r.Limits = append(r.Limits, limit)
 	}
 	r.counters = counterIDs(d.domain, d.path, r.Limits)
+	if draft.queue {
+		r.Overflow = queueKey(d.domain, d.path)
+	}
 	for i, s := range d.path {
 		if s.value.kind != exactValue && !s.share {
 			r.variables = append(r.variables, variable{entry: i, mask: s.own.or(draft.mask).or(s.defaults)})

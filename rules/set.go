@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"maps"
 	"runtime"
 	"slices"
 	"strings"
@@ -66,6 +67,19 @@ func CompileWith(options Options, docs ...*Document) (*Set, error) {
 		set.rules += len(d.rules)
 	}
 	return set, nil
+}
+
+// Queues lists the rules that put into a queue what is over their limit.
+func (s *Set) Queues() []*Rule {
+	var queues []*Rule
+	for _, name := range slices.Sorted(maps.Keys(s.domains)) {
+		for _, r := range s.domains[name].rules {
+			if r.Overflow != nil {
+				queues = append(queues, r)
+			}
+		}
+	}
+	return queues
 }
 
 // compiler puts drafts into the trees of their domains.

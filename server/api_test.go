@@ -96,7 +96,7 @@ func TestAServerInShadowAllowsByCheckToo(t *testing.T) {
 }
 
 func TestExplainTellsTheWayToARule(t *testing.T) {
-	s := start(t, setup{service: Options{CounterName: func(k limiter.Key) string { return fmt.Sprintf("weir:%d", len(k)) }}, rules: `
+	s := start(t, setup{service: Options{CounterName: func(k, _ limiter.Key) string { return fmt.Sprintf("weir:%d", len(k)) }}, rules: `
 rules:
   - name: login
     match: {path: "/a*", user: "*"}

@@ -38,7 +38,7 @@ type Options struct {
 	Metadata        MetadataStyle
 	UpstreamHeaders bool // tell the upstream x-weir-rule, -limit and -remaining of what passes
 
-	CounterName func(limiter.Key) string // what the store calls a counter, for Explain; nil: not told
+	CounterName func(key, queue limiter.Key) string // what the store calls a counter, for Explain; nil: not told
 }
 
 // DefaultMaxHeld is how many requests wait for their turn at once at most.

@@ -58,7 +58,7 @@ func explainFiles(paths []string, keyPrefix, domain string, entries []rules.Entr
 	if err != nil {
 		return "", err
 	}
-	inRedis := func(k limiter.Key) string { return redis.KeyName(keyPrefix, k) }
+	inRedis := func(k, queue limiter.Key) string { return redis.CounterName(keyPrefix, k, queue) }
 	return set.Explain(domain, entries).NameCounters(inRedis).String(), nil
 }
 

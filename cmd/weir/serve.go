@@ -105,7 +105,7 @@ func serve(ctx context.Context, c *serveConfig, stdout, stderr io.Writer) error 
 	service := server.NewService(server.Options{
 		Rules: live, Store: store, Shadow: c.shadow, MaxHeld: orNone(c.maxHeld), Logger: log,
 		Headers: c.answer.headerOptions(), Denied: c.answer.deniedOptions(), Metadata: c.answer.metadataStyle(), UpstreamHeaders: c.answer.upstreamHeaders,
-		CounterName: func(k limiter.Key) string { return redis.KeyName(c.keyPrefix, k) },
+		CounterName: func(k, queue limiter.Key) string { return redis.CounterName(c.keyPrefix, k, queue) },
 	})
 	grpcListener, err := listen(ctx, c.grpcAddr)
 	if err != nil {

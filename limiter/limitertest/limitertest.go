@@ -133,6 +133,9 @@ func Match(want string, d limiter.Decision) error {
 	if d.Allowed {
 		verdict = "pass"
 	}
+	if d.Queued {
+		verdict = "queue"
+	}
 	wrong := len(words) == 0 || words[0] != verdict
 	delay, retry := "0", ""
 	if d.Allowed {

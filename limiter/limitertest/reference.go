@@ -2,6 +2,7 @@ package limitertest
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -17,11 +18,19 @@ type Reference struct {
 
 	mu     sync.Mutex
 	states map[string]limiter.State
+	queues map[string]int64 // how many wait, by Hit.Overflow
 }
 
 // NewReference returns an empty store.
 func NewReference(opts limiter.Options, now func() time.Time) *Reference {
-	return &Reference{opts: opts, now: now, states: make(map[string]limiter.State)}
+	return &Reference{opts: opts, now: now, states: make(map[string]limiter.State), queues: make(map[string]int64)}
+}
+
+// SetWaiting says how many wait in a queue that hits overflow into.
+func (r *Reference) SetWaiting(overflow limiter.Key, n int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.queues[string(overflow)] = n
 }
 
 // Decide implements limiter.Store.
@@ -40,7 +49,7 @@ func (r *Reference) Decide(ctx context.Context, hits []limiter.Hit) ([]limiter.D
 		if at < 0 {
 			at = len(keys)
 			keys = append(keys, key)
-			slots = append(slots, limiter.Slot{State: r.states[key]})
+			slots = append(slots, limiter.Slot{State: r.states[key], Queue: h.Overflow != nil, Waiting: r.queues[string(h.Overflow)]})
 		}
 		index[i] = at
 	}
@@ -63,6 +72,7 @@ func (r *Reference) At(now time.Time) *Reference {
 		s.Log = slices.Clone(s.Log)
 		c.states[key] = s
 	}
+	maps.Copy(c.queues, r.queues)
 	return c
 }
 

@@ -24,6 +24,10 @@ type ReplayOptions struct {
 	// store that forgets a counter when it ends, which a lower limit or an
 	// earlier clock would have brought back.
 	Steady bool
+
+	// SetWaiting makes so many requests wait in a queue of the store; nil: it has
+	// none. Some leaky buckets then overflow into queues.
+	SetWaiting func(t *testing.T, overflow limiter.Key, n int64)
 }
 
 // Replay plays one random trace of requests, of one hit and of several, through
@@ -42,6 +46,11 @@ func Replay(t *testing.T, opts ReplayOptions) {
 	for step := range opts.Steps {
 		clock.Add(tr.elapsed())
 		hits := tr.request()
+		for _, overflow := range tr.overflows(hits) {
+			n := tr.waiting()
+			reference.SetWaiting(overflow, n)
+			opts.SetWaiting(t, overflow, n)
+		}
 		want, _ := reference.Decide(context.Background(), hits)
 		got, err := store.Decide(context.Background(), hits)
 		if err == nil && len(got) != len(hits) {
@@ -197,8 +206,30 @@ func (tr *trace) hit(key limiter.Key) limiter.Hit {
 			h.MaxDelay = time.Duration(tr.Int64N(int64(h.Limit.Window.Length)))
 		}
 	}
+	if h.Limit.Algorithm == limiter.LeakyBucket && tr.opts.SetWaiting != nil && k%2 == 0 {
+		h.Overflow, h.MaxDelay, h.Limit.CountDenied = fmt.Appendf(nil, "queue %d", k), 0, false
+	}
 	h.Refund = tr.IntN(10) == 0
 	h.Shadow = tr.IntN(12) == 0
 	h.Quota = tr.IntN(12) == 0
 	return h
+}
+
+// overflows are the queues of a request's hits, some of them.
+func (tr *trace) overflows(hits []limiter.Hit) []limiter.Key {
+	var queues []limiter.Key
+	for i := range hits {
+		if hits[i].Overflow != nil && tr.IntN(3) == 0 {
+			queues = append(queues, hits[i].Overflow)
+		}
+	}
+	return queues
+}
+
+// waiting makes up how many wait in a queue: nobody, half of the time.
+func (tr *trace) waiting() int64 {
+	if tr.IntN(2) == 0 {
+		return 0
+	}
+	return tr.Int64N(14)
 }

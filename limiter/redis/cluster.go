@@ -31,7 +31,7 @@ func (s *Store) split(hits []limiter.Hit) []*part {
 	var parts []*part
 	bySlot := map[uint16]*part{}
 	for i := range hits {
-		slot := slotOf(KeyName(s.opts.KeyPrefix, hits[i].Key))
+		slot := slotOf(CounterName(s.opts.KeyPrefix, hits[i].Key, hits[i].Overflow))
 		p := bySlot[slot]
 		if p == nil {
 			p = new(part)
@@ -88,7 +88,7 @@ func (s *Store) askParts(ctx context.Context, parts []*part, hits []limiter.Hit)
 		s.giveBack(context.WithoutCancel(ctx), parts) // also for a caller that leaves
 		err = collect(parts, decisions)
 		for i := range decisions {
-			decisions[i].Delay = 0
+			decisions[i].Delay, decisions[i].Queued = 0, false
 		}
 	}
 	return decisions, err

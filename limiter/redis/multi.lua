@@ -60,6 +60,7 @@ local function charge(h, passes)
   if h.cost == 0 or h.limit == 0 then return end
   if h.allowed and passes or h.denied == 1 and not h.allowed and h.delay == 0 then
     h.f.charge(h.s, h, h.cost)
+    h.queued = h.s.queued and h.kind ~= SHADOW
     changed[h.slot] = h
   end
 end
@@ -128,16 +129,18 @@ end
 
 local reply, n = {dropped, healed}, 2
 for i = 1, count do
-  local h, used, reset, wait = hits[i], 0, 0, 0
+  local h, used, reset, wait, queued = hits[i], 0, 0, 0, 0
   if h.limit > 0 then
     if not h.allowed then
       wait = retry_after(h, passes and 0 or h.ahead) -- if it passes, what was ahead is charged by now
+    elseif h.queued then
+      wait, queued = h.s.delay, 4
     elseif passes then
       wait = h.delay
     end
     used, reset = h.f.look(h.s, h)
   end
-  reply[n + 1], reply[n + 2], reply[n + 3] = (h.allowed and 1 or 0) + (wait > 0 and 2 or 0), used, reset
+  reply[n + 1], reply[n + 2], reply[n + 3] = (h.allowed and 1 or 0) + (wait > 0 and 2 or 0) + queued, used, reset
   n = n + 3
   if wait > 0 then
     n = n + 1

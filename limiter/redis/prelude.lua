@@ -3,7 +3,7 @@
 -- script runs, at about 0.1 µs each, so those that few requests need stand in the
 -- second half of an algorithm's file, and are made only then (see script.go).
 --
--- KEYS: one for each counter of the request.
+-- KEYS: one for each counter of the request, then the queues that they overflow into.
 -- ARGV[1]: a record for each hit, as read.lua says; numbers are prepared in Go, so
 --   that Lua only adds, compares and stores whole numbers below 2^53.
 -- ARGV[2]: the time in µs since 1970, for tests; else Redis's own.
@@ -14,7 +14,7 @@
 --   it passes alone, plus 2 if there is a fourth; used (in cost); the time until
 --   reset; and the delay of a pass, or the time after which a refused hit passes.
 --   Times are in the unit of the limit's window. A refusal without the fourth:
---   waiting cannot help.
+--   waiting cannot help. Plus 4 if the request is to wait in the hit's queue.
 local dropped, healed, outside, foreign = 0, 0, false, false
 local turn -- only buckets have one
 local micros, slack = ARGV[2] and tonumber(ARGV[2]), 0

@@ -16,8 +16,25 @@ func hashKey(k limiter.Key) keyHash {
 	return keyHash(sum[:16])
 }
 
-// KeyName is what a counter is called in Redis.
-func KeyName(prefix string, k limiter.Key) string { return hashKey(k).name(prefix) }
+// CounterName is what a counter is called in Redis. One whose hits overflow into a
+// queue lies beside that queue.
+func CounterName(prefix string, k, overflow limiter.Key) string {
+	if overflow != nil {
+		prefix = QueueTag(prefix, overflow)
+	}
+	return hashKey(k).name(prefix)
+}
+
+// QueueTag begins all keys of a queue that hits overflow into, and puts them on one
+// node of a cluster.
+func QueueTag(prefix string, overflow limiter.Key) string {
+	return prefix + "{" + hashKey(overflow).name("") + "}"
+}
+
+// QueueName is what the stream of who waits is called in Redis.
+func QueueName(prefix string, overflow limiter.Key) string {
+	return QueueTag(prefix, overflow) + "queue"
+}
 
 func (h keyHash) name(prefix string) string {
 	var text [22]byte
@@ -29,6 +46,7 @@ func (h keyHash) name(prefix string) string {
 type request struct {
 	hashes []keyHash // of its counters
 	index  []int     // of each hit's counter in hashes
+	queues []int     // by counter: the place of its queue in the script's KEYS, from 1; nil: none has one
 }
 
 // gather finds the counters of the hits.
@@ -55,11 +73,27 @@ func (r *request) gather(hits []limiter.Hit) {
 	}
 }
 
-// keys are the counters' names, in the order of hashes.
-func (r *request) keys(prefix string) []string {
+// keys are the counters' names, in the order of hashes, and then those of the
+// queues that they overflow into.
+func (r *request) keys(prefix string, hits []limiter.Hit) []string {
 	names := make([]string, len(r.hashes))
 	for i, h := range r.hashes {
 		names[i] = h.name(prefix)
+	}
+	r.queues = nil
+	for i := range hits {
+		h, counter := &hits[i], r.index[i]
+		if h.Overflow == nil {
+			continue
+		}
+		if r.queues == nil {
+			r.queues = make([]int, len(r.hashes))
+		}
+		if r.queues[counter] == 0 {
+			names[counter] = r.hashes[counter].name(QueueTag(prefix, h.Overflow))
+			names = append(names, QueueName(prefix, h.Overflow))
+			r.queues[counter] = len(names)
+		}
 	}
 	return names
 }

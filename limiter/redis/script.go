@@ -47,6 +47,9 @@ var bucketLua string
 //go:embed counter.lua
 var counterLua string
 
+//go:embed queue.lua
+var queueLua string
+
 //go:embed log.lua
 var logLua string
 
@@ -61,23 +64,30 @@ func newScript(text string) script {
 	return script{text, hex.EncodeToString(sum[:])}
 }
 
+// What scripts know beside limiter's algorithms.
+const (
+	queueing   = limiter.SlidingWindowCounter + 1 // a LeakyBucket whose hit has an Overflow
+	algorithms = queueing + 1
+)
+
 // scripts are the ones of a store: a request with one hit runs the script of its
 // algorithm, which creates no more functions than it needs; others run multi.
 type scripts struct {
-	single   [5]script
+	single   [algorithms]script
 	multi    script
 	giveBack script // on a cluster
 }
 
 func newScripts() *scripts {
-	parts := [5]string{
+	parts := [algorithms]string{
 		limiter.FixedWindow:          fixedLua,
 		limiter.TokenBucket:          bucketLua,
 		limiter.LeakyBucket:          bucketLua,
 		limiter.SlidingWindowLog:     logLua,
 		limiter.SlidingWindowCounter: counterLua,
+		queueing:                     queueLua,
 	}
-	fast := [5]string{limiter.FixedWindow: fixedFastLua, limiter.TokenBucket: bucketFastLua}
+	fast := [algorithms]string{limiter.FixedWindow: fixedFastLua, limiter.TokenBucket: bucketFastLua}
 	field := regexp.MustCompile(`\bp\.`) // a hit is a table in multi.lua, in single.lua it is local variables
 	var s scripts
 	all := "local function read(at)\n" + readLua + hitTable + "end\nlocal algorithms = {}\n"
@@ -104,7 +114,7 @@ end
 const hitTable = `return {
   algorithm = algorithm, kind = kind, denied = denied, slot = slot, cost = cost, capacity = capacity, limit = limit,
   w = w, most = most, patience = patience, leaky = leaky, calendar = calendar, now = now, ms = ms,
-  first = first, second = second, third = third, after = after, allowed = false, delay = 0, ahead = 0, f = false, s = false,
+  first = first, second = second, third = third, after = after, allowed = false, queued = false, delay = 0, ahead = 0, f = false, s = false,
 }
 `
 
@@ -145,11 +155,16 @@ const (
 const maxWhole = 1<<53 - 1
 
 // appendHit appends the record of a hit, as read in prelude.lua says. The slot
-// is the place of its key in KEYS, from 1; now is where calendar windows are
-// looked up.
-func appendHit(b []byte, h *limiter.Hit, slot int, now time.Time) []byte {
+// is the place of its key in KEYS, from 1, and queue that of its overflow's, or 0;
+// now is where calendar windows are looked up.
+func appendHit(b []byte, h *limiter.Hit, slot, queue int, now time.Time) []byte {
 	l := &h.Limit
 	n := l.Numbers()
+	algorithm, cost, patience := l.Algorithm, min(h.Cost, limiter.MaxCost), uint64(min(max(0, h.MaxDelay)/n.Unit, maxWhole))
+	if queue > 0 { // one place, and what it charges when it departs
+		n.Most = int64(min(cost, uint64(n.Most/n.Window))) * n.Window
+		algorithm, cost, patience = queueing, min(cost, 1), uint64(queue)
+	}
 	kind := byte(kindEnforced)
 	switch {
 	case h.Refund:
@@ -166,14 +181,14 @@ func appendHit(b []byte, h *limiter.Hit, slot int, now time.Time) []byte {
 	case n.Unit == time.Millisecond:
 		unit = unitMillis
 	}
-	b = append(b, byte(l.Algorithm), kind, bit(l.CountDenied), unit)
+	b = append(b, byte(algorithm), kind, bit(l.CountDenied && queue == 0), unit)
 	b = appendInt(b, uint64(slot), 4)
-	b = appendInt(b, min(h.Cost, limiter.MaxCost), 5)
+	b = appendInt(b, cost, 5)
 	b = appendInt(b, uint64(n.Capacity), 6)
 	b = appendInt(b, l.Requests, 4)
 	b = appendInt(b, uint64(n.Window), 5)
 	b = appendInt(b, uint64(n.Most), 7)
-	b = appendInt(b, uint64(min(max(0, h.MaxDelay)/n.Unit, maxWhole)), 7)
+	b = appendInt(b, patience, 7)
 	if unit == unitCalendar {
 		for _, t := range l.Window.Bounds(now) {
 			b = appendInt(b, uint64(t), 6)
@@ -254,7 +269,7 @@ func decision(h *limiter.Hit, reply []int64) (d limiter.Decision) {
 	case !d.Allowed:
 		d.RetryAfter = wait
 	case !h.Shadow:
-		d.Delay = wait
+		d.Delay, d.Queued = wait, reply[0]&4 != 0
 	}
 	return d
 }

@@ -17,6 +17,7 @@ if passes and delay <= p.patience and p.kind ~= REFUND then
     save(key, s, p)
     used, reset = look(s, p)
   end
+  if s.queued then return {dropped, healed, 7, used, reset, s.delay} end
   if delay > 0 then return {dropped, healed, 3, used, reset, delay} end
   return {dropped, healed, 1, used, reset}
 end

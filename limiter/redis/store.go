@@ -212,6 +212,9 @@ func (s *Store) ask(ctx context.Context, r *request, hits []limiter.Hit, now tim
 	run := &s.scripts.multi
 	if len(hits) == 1 {
 		run = &s.scripts.single[hits[0].Limit.Algorithm]
+		if hits[0].Overflow != nil {
+			run = &s.scripts.single[queueing]
+		}
 	}
 	a, err := s.run(ctx, run, mode, r, hits, now)
 	return a.decisions, err
@@ -219,7 +222,7 @@ func (s *Store) ask(ctx context.Context, r *request, hits []limiter.Hit, now tim
 
 // run runs a script on the hits, once more if a calendar window ended on the way.
 func (s *Store) run(ctx context.Context, script *script, mode byte, r *request, hits []limiter.Hit, now time.Time) (answer, error) {
-	c := call{script: script, keys: r.keys(s.opts.KeyPrefix), now: now}
+	c := call{script: script, keys: r.keys(s.opts.KeyPrefix, hits), now: now}
 	for range 2 {
 		c.args = s.arguments(script, mode, r, hits, c.now)
 		reply, err := s.pipe.eval(ctx, &c)
@@ -260,7 +263,11 @@ func (s *Store) arguments(script *script, mode byte, r *request, hits []limiter.
 		record = append(record, mode)
 	}
 	for i := range hits {
-		record = appendHit(record, &hits[i], r.index[i]+1, now)
+		queue := 0
+		if hits[i].Overflow != nil && script != &s.scripts.giveBack {
+			queue = r.queues[r.index[i]]
+		}
+		record = appendHit(record, &hits[i], r.index[i]+1, queue, now)
 	}
 	if s.opts.Now != nil {
 		return []any{record, now.UnixMicro()}

@@ -222,7 +222,10 @@ type CheckResponse struct {
 	// One for each limit that was checked, in the order of the descriptors, then
 	// of the rule's limits. Empty where no limit matches and where a match is
 	// exempt.
-	Decisions     []*Decision `protobuf:"bytes,2,rep,name=decisions,proto3" json:"decisions,omitempty"`
+	Decisions []*Decision `protobuf:"bytes,2,rep,name=decisions,proto3" json:"decisions,omitempty"`
+	// The request passes, but not at once: it is to be put into the queue of the
+	// rule of this name (see Enqueue), or, from Envoy, to be routed there. Empty: not.
+	Queue         string `protobuf:"bytes,3,opt,name=queue,proto3" json:"queue,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -269,6 +272,13 @@ func (x *CheckResponse) GetDecisions() []*Decision {
 		return x.Decisions
 	}
 	return nil
+}
+
+func (x *CheckResponse) GetQueue() string {
+	if x != nil {
+		return x.Queue
+	}
+	return ""
 }
 
 // Decision is what one limit says to the request, with the state of its counter
@@ -415,6 +425,295 @@ func (x *Decision) GetDelay() *durationpb.Duration {
 	return nil
 }
 
+type EnqueueRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Not empty.
+	Domain string `protobuf:"bytes,1,opt,name=domain,proto3" json:"domain,omitempty"`
+	// The descriptor whose rule queues. One at least.
+	Entries []*Entry `protobuf:"bytes,2,rep,name=entries,proto3" json:"entries,omitempty"`
+	// What the upstream is to get.
+	Request *HttpRequest `protobuf:"bytes,3,opt,name=request,proto3" json:"request,omitempty"`
+	// How long the upstream is to be left alone after it, in intervals of the
+	// limit; 0 is 1.
+	Hits uint64 `protobuf:"varint,4,opt,name=hits,proto3" json:"hits,omitempty"`
+	// A second request of the same key, for a day after the first was done, is the
+	// first one. Up to 255 bytes; empty: none.
+	IdempotencyKey string `protobuf:"bytes,5,opt,name=idempotency_key,json=idempotencyKey,proto3" json:"idempotency_key,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *EnqueueRequest) Reset() {
+	*x = EnqueueRequest{}
+	mi := &file_weir_v1_weir_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EnqueueRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EnqueueRequest) ProtoMessage() {}
+
+func (x *EnqueueRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_weir_v1_weir_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EnqueueRequest.ProtoReflect.Descriptor instead.
+func (*EnqueueRequest) Descriptor() ([]byte, []int) {
+	return file_weir_v1_weir_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *EnqueueRequest) GetDomain() string {
+	if x != nil {
+		return x.Domain
+	}
+	return ""
+}
+
+func (x *EnqueueRequest) GetEntries() []*Entry {
+	if x != nil {
+		return x.Entries
+	}
+	return nil
+}
+
+func (x *EnqueueRequest) GetRequest() *HttpRequest {
+	if x != nil {
+		return x.Request
+	}
+	return nil
+}
+
+func (x *EnqueueRequest) GetHits() uint64 {
+	if x != nil {
+		return x.Hits
+	}
+	return 0
+}
+
+func (x *EnqueueRequest) GetIdempotencyKey() string {
+	if x != nil {
+		return x.IdempotencyKey
+	}
+	return ""
+}
+
+type EnqueueResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Names the request where the ingest tells what has become of it: /queue/ID.
+	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	// How many are before it.
+	Ahead uint64 `protobuf:"varint,2,opt,name=ahead,proto3" json:"ahead,omitempty"`
+	// About the time until it is sent to the upstream, if nothing fails.
+	DepartsAfter *durationpb.Duration `protobuf:"bytes,3,opt,name=departs_after,json=departsAfter,proto3" json:"departs_after,omitempty"`
+	// The request was there before, by its idempotency key.
+	Duplicate     bool `protobuf:"varint,4,opt,name=duplicate,proto3" json:"duplicate,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EnqueueResponse) Reset() {
+	*x = EnqueueResponse{}
+	mi := &file_weir_v1_weir_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EnqueueResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EnqueueResponse) ProtoMessage() {}
+
+func (x *EnqueueResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_weir_v1_weir_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EnqueueResponse.ProtoReflect.Descriptor instead.
+func (*EnqueueResponse) Descriptor() ([]byte, []int) {
+	return file_weir_v1_weir_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *EnqueueResponse) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *EnqueueResponse) GetAhead() uint64 {
+	if x != nil {
+		return x.Ahead
+	}
+	return 0
+}
+
+func (x *EnqueueResponse) GetDepartsAfter() *durationpb.Duration {
+	if x != nil {
+		return x.DepartsAfter
+	}
+	return nil
+}
+
+func (x *EnqueueResponse) GetDuplicate() bool {
+	if x != nil {
+		return x.Duplicate
+	}
+	return false
+}
+
+// HttpRequest is an HTTP request as it is kept and replayed.
+type HttpRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Empty: POST.
+	Method string `protobuf:"bytes,1,opt,name=method,proto3" json:"method,omitempty"`
+	// The host that the client asked for, kept as the Host header. Empty: the
+	// upstream's own.
+	Authority string `protobuf:"bytes,2,opt,name=authority,proto3" json:"authority,omitempty"`
+	// With the query. It begins with a slash.
+	Path          []byte        `protobuf:"bytes,3,opt,name=path,proto3" json:"path,omitempty"`
+	Headers       []*HttpHeader `protobuf:"bytes,4,rep,name=headers,proto3" json:"headers,omitempty"`
+	Body          []byte        `protobuf:"bytes,5,opt,name=body,proto3" json:"body,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HttpRequest) Reset() {
+	*x = HttpRequest{}
+	mi := &file_weir_v1_weir_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HttpRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HttpRequest) ProtoMessage() {}
+
+func (x *HttpRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_weir_v1_weir_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HttpRequest.ProtoReflect.Descriptor instead.
+func (*HttpRequest) Descriptor() ([]byte, []int) {
+	return file_weir_v1_weir_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *HttpRequest) GetMethod() string {
+	if x != nil {
+		return x.Method
+	}
+	return ""
+}
+
+func (x *HttpRequest) GetAuthority() string {
+	if x != nil {
+		return x.Authority
+	}
+	return ""
+}
+
+func (x *HttpRequest) GetPath() []byte {
+	if x != nil {
+		return x.Path
+	}
+	return nil
+}
+
+func (x *HttpRequest) GetHeaders() []*HttpHeader {
+	if x != nil {
+		return x.Headers
+	}
+	return nil
+}
+
+func (x *HttpRequest) GetBody() []byte {
+	if x != nil {
+		return x.Body
+	}
+	return nil
+}
+
+// HttpHeader is one line of a request's headers.
+type HttpHeader struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Value         []byte                 `protobuf:"bytes,2,opt,name=value,proto3" json:"value,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HttpHeader) Reset() {
+	*x = HttpHeader{}
+	mi := &file_weir_v1_weir_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HttpHeader) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HttpHeader) ProtoMessage() {}
+
+func (x *HttpHeader) ProtoReflect() protoreflect.Message {
+	mi := &file_weir_v1_weir_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HttpHeader.ProtoReflect.Descriptor instead.
+func (*HttpHeader) Descriptor() ([]byte, []int) {
+	return file_weir_v1_weir_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *HttpHeader) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *HttpHeader) GetValue() []byte {
+	if x != nil {
+		return x.Value
+	}
+	return nil
+}
+
 type ExplainRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Not empty.
@@ -427,7 +726,7 @@ type ExplainRequest struct {
 
 func (x *ExplainRequest) Reset() {
 	*x = ExplainRequest{}
-	mi := &file_weir_v1_weir_proto_msgTypes[5]
+	mi := &file_weir_v1_weir_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -439,7 +738,7 @@ func (x *ExplainRequest) String() string {
 func (*ExplainRequest) ProtoMessage() {}
 
 func (x *ExplainRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_weir_proto_msgTypes[5]
+	mi := &file_weir_v1_weir_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -452,7 +751,7 @@ func (x *ExplainRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainRequest.ProtoReflect.Descriptor instead.
 func (*ExplainRequest) Descriptor() ([]byte, []int) {
-	return file_weir_v1_weir_proto_rawDescGZIP(), []int{5}
+	return file_weir_v1_weir_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ExplainRequest) GetDomain() string {
@@ -496,7 +795,7 @@ type ExplainResponse struct {
 
 func (x *ExplainResponse) Reset() {
 	*x = ExplainResponse{}
-	mi := &file_weir_v1_weir_proto_msgTypes[6]
+	mi := &file_weir_v1_weir_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -508,7 +807,7 @@ func (x *ExplainResponse) String() string {
 func (*ExplainResponse) ProtoMessage() {}
 
 func (x *ExplainResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_weir_proto_msgTypes[6]
+	mi := &file_weir_v1_weir_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -521,7 +820,7 @@ func (x *ExplainResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainResponse.ProtoReflect.Descriptor instead.
 func (*ExplainResponse) Descriptor() ([]byte, []int) {
-	return file_weir_v1_weir_proto_rawDescGZIP(), []int{6}
+	return file_weir_v1_weir_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ExplainResponse) GetRule() string {
@@ -602,7 +901,7 @@ type Step struct {
 
 func (x *Step) Reset() {
 	*x = Step{}
-	mi := &file_weir_v1_weir_proto_msgTypes[7]
+	mi := &file_weir_v1_weir_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -614,7 +913,7 @@ func (x *Step) String() string {
 func (*Step) ProtoMessage() {}
 
 func (x *Step) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_weir_proto_msgTypes[7]
+	mi := &file_weir_v1_weir_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -627,7 +926,7 @@ func (x *Step) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Step.ProtoReflect.Descriptor instead.
 func (*Step) Descriptor() ([]byte, []int) {
-	return file_weir_v1_weir_proto_rawDescGZIP(), []int{7}
+	return file_weir_v1_weir_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Step) GetEntry() *Entry {
@@ -683,7 +982,7 @@ type Limit struct {
 
 func (x *Limit) Reset() {
 	*x = Limit{}
-	mi := &file_weir_v1_weir_proto_msgTypes[8]
+	mi := &file_weir_v1_weir_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -695,7 +994,7 @@ func (x *Limit) String() string {
 func (*Limit) ProtoMessage() {}
 
 func (x *Limit) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_weir_proto_msgTypes[8]
+	mi := &file_weir_v1_weir_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -708,7 +1007,7 @@ func (x *Limit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Limit.ProtoReflect.Descriptor instead.
 func (*Limit) Descriptor() ([]byte, []int) {
-	return file_weir_v1_weir_proto_rawDescGZIP(), []int{8}
+	return file_weir_v1_weir_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Limit) GetAlgorithm() string {
@@ -805,10 +1104,11 @@ const file_weir_v1_weir_proto_rawDesc = "" +
 	"\fCheckRequest\x12\x16\n" +
 	"\x06domain\x18\x01 \x01(\tR\x06domain\x125\n" +
 	"\vdescriptors\x18\x02 \x03(\v2\x13.weir.v1.DescriptorR\vdescriptors\x12\x12\n" +
-	"\x04hits\x18\x03 \x01(\x04R\x04hits\"Z\n" +
+	"\x04hits\x18\x03 \x01(\x04R\x04hits\"p\n" +
 	"\rCheckResponse\x12\x18\n" +
 	"\aallowed\x18\x01 \x01(\bR\aallowed\x12/\n" +
-	"\tdecisions\x18\x02 \x03(\v2\x11.weir.v1.DecisionR\tdecisions\"\xa9\x03\n" +
+	"\tdecisions\x18\x02 \x03(\v2\x11.weir.v1.DecisionR\tdecisions\x12\x14\n" +
+	"\x05queue\x18\x03 \x01(\tR\x05queue\"\xa9\x03\n" +
 	"\bDecision\x12)\n" +
 	"\x10descriptor_index\x18\x01 \x01(\rR\x0fdescriptorIndex\x12\x12\n" +
 	"\x04rule\x18\x02 \x01(\tR\x04rule\x12\x1c\n" +
@@ -823,7 +1123,28 @@ const file_weir_v1_weir_proto_rawDesc = "" +
 	"\vretry_after\x18\n" +
 	" \x01(\v2\x19.google.protobuf.DurationR\n" +
 	"retryAfter\x12/\n" +
-	"\x05delay\x18\v \x01(\v2\x19.google.protobuf.DurationR\x05delay\"R\n" +
+	"\x05delay\x18\v \x01(\v2\x19.google.protobuf.DurationR\x05delay\"\xbf\x01\n" +
+	"\x0eEnqueueRequest\x12\x16\n" +
+	"\x06domain\x18\x01 \x01(\tR\x06domain\x12(\n" +
+	"\aentries\x18\x02 \x03(\v2\x0e.weir.v1.EntryR\aentries\x12.\n" +
+	"\arequest\x18\x03 \x01(\v2\x14.weir.v1.HttpRequestR\arequest\x12\x12\n" +
+	"\x04hits\x18\x04 \x01(\x04R\x04hits\x12'\n" +
+	"\x0fidempotency_key\x18\x05 \x01(\tR\x0eidempotencyKey\"\x95\x01\n" +
+	"\x0fEnqueueResponse\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
+	"\x05ahead\x18\x02 \x01(\x04R\x05ahead\x12>\n" +
+	"\rdeparts_after\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\fdepartsAfter\x12\x1c\n" +
+	"\tduplicate\x18\x04 \x01(\bR\tduplicate\"\x9a\x01\n" +
+	"\vHttpRequest\x12\x16\n" +
+	"\x06method\x18\x01 \x01(\tR\x06method\x12\x1c\n" +
+	"\tauthority\x18\x02 \x01(\tR\tauthority\x12\x12\n" +
+	"\x04path\x18\x03 \x01(\fR\x04path\x12-\n" +
+	"\aheaders\x18\x04 \x03(\v2\x13.weir.v1.HttpHeaderR\aheaders\x12\x12\n" +
+	"\x04body\x18\x05 \x01(\fR\x04body\"6\n" +
+	"\n" +
+	"HttpHeader\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\fR\x05value\"R\n" +
 	"\x0eExplainRequest\x12\x16\n" +
 	"\x06domain\x18\x01 \x01(\tR\x06domain\x12(\n" +
 	"\aentries\x18\x02 \x03(\v2\x0e.weir.v1.EntryR\aentries\"\x8d\x02\n" +
@@ -854,10 +1175,11 @@ const file_weir_v1_weir_proto_rawDesc = "" +
 	"\x06shadow\x18\t \x01(\bR\x06shadow\x12\x14\n" +
 	"\x05quota\x18\n" +
 	" \x01(\bR\x05quota\x12\x18\n" +
-	"\acounter\x18\v \x01(\tR\acounter2\x83\x01\n" +
+	"\acounter\x18\v \x01(\tR\acounter2\xc1\x01\n" +
 	"\vWeirService\x126\n" +
 	"\x05Check\x12\x15.weir.v1.CheckRequest\x1a\x16.weir.v1.CheckResponse\x12<\n" +
-	"\aExplain\x12\x17.weir.v1.ExplainRequest\x1a\x18.weir.v1.ExplainResponseB\x19Z\x17weir/api/weir/v1;weirv1b\x06proto3"
+	"\aExplain\x12\x17.weir.v1.ExplainRequest\x1a\x18.weir.v1.ExplainResponse\x12<\n" +
+	"\aEnqueue\x12\x17.weir.v1.EnqueueRequest\x1a\x18.weir.v1.EnqueueResponseB\x19Z\x17weir/api/weir/v1;weirv1b\x06proto3"
 
 var (
 	file_weir_v1_weir_proto_rawDescOnce sync.Once
@@ -871,41 +1193,51 @@ func file_weir_v1_weir_proto_rawDescGZIP() []byte {
 	return file_weir_v1_weir_proto_rawDescData
 }
 
-var file_weir_v1_weir_proto_msgTypes = make([]protoimpl.MessageInfo, 9)
+var file_weir_v1_weir_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
 var file_weir_v1_weir_proto_goTypes = []any{
 	(*Entry)(nil),               // 0: weir.v1.Entry
 	(*Descriptor)(nil),          // 1: weir.v1.Descriptor
 	(*CheckRequest)(nil),        // 2: weir.v1.CheckRequest
 	(*CheckResponse)(nil),       // 3: weir.v1.CheckResponse
 	(*Decision)(nil),            // 4: weir.v1.Decision
-	(*ExplainRequest)(nil),      // 5: weir.v1.ExplainRequest
-	(*ExplainResponse)(nil),     // 6: weir.v1.ExplainResponse
-	(*Step)(nil),                // 7: weir.v1.Step
-	(*Limit)(nil),               // 8: weir.v1.Limit
-	(*durationpb.Duration)(nil), // 9: google.protobuf.Duration
+	(*EnqueueRequest)(nil),      // 5: weir.v1.EnqueueRequest
+	(*EnqueueResponse)(nil),     // 6: weir.v1.EnqueueResponse
+	(*HttpRequest)(nil),         // 7: weir.v1.HttpRequest
+	(*HttpHeader)(nil),          // 8: weir.v1.HttpHeader
+	(*ExplainRequest)(nil),      // 9: weir.v1.ExplainRequest
+	(*ExplainResponse)(nil),     // 10: weir.v1.ExplainResponse
+	(*Step)(nil),                // 11: weir.v1.Step
+	(*Limit)(nil),               // 12: weir.v1.Limit
+	(*durationpb.Duration)(nil), // 13: google.protobuf.Duration
 }
 var file_weir_v1_weir_proto_depIdxs = []int32{
 	0,  // 0: weir.v1.Descriptor.entries:type_name -> weir.v1.Entry
 	1,  // 1: weir.v1.CheckRequest.descriptors:type_name -> weir.v1.Descriptor
 	4,  // 2: weir.v1.CheckResponse.decisions:type_name -> weir.v1.Decision
-	9,  // 3: weir.v1.Decision.window:type_name -> google.protobuf.Duration
-	9,  // 4: weir.v1.Decision.reset_after:type_name -> google.protobuf.Duration
-	9,  // 5: weir.v1.Decision.retry_after:type_name -> google.protobuf.Duration
-	9,  // 6: weir.v1.Decision.delay:type_name -> google.protobuf.Duration
-	0,  // 7: weir.v1.ExplainRequest.entries:type_name -> weir.v1.Entry
-	7,  // 8: weir.v1.ExplainResponse.steps:type_name -> weir.v1.Step
-	8,  // 9: weir.v1.ExplainResponse.limits:type_name -> weir.v1.Limit
-	0,  // 10: weir.v1.Step.entry:type_name -> weir.v1.Entry
-	9,  // 11: weir.v1.Limit.window:type_name -> google.protobuf.Duration
-	2,  // 12: weir.v1.WeirService.Check:input_type -> weir.v1.CheckRequest
-	5,  // 13: weir.v1.WeirService.Explain:input_type -> weir.v1.ExplainRequest
-	3,  // 14: weir.v1.WeirService.Check:output_type -> weir.v1.CheckResponse
-	6,  // 15: weir.v1.WeirService.Explain:output_type -> weir.v1.ExplainResponse
-	14, // [14:16] is the sub-list for method output_type
-	12, // [12:14] is the sub-list for method input_type
-	12, // [12:12] is the sub-list for extension type_name
-	12, // [12:12] is the sub-list for extension extendee
-	0,  // [0:12] is the sub-list for field type_name
+	13, // 3: weir.v1.Decision.window:type_name -> google.protobuf.Duration
+	13, // 4: weir.v1.Decision.reset_after:type_name -> google.protobuf.Duration
+	13, // 5: weir.v1.Decision.retry_after:type_name -> google.protobuf.Duration
+	13, // 6: weir.v1.Decision.delay:type_name -> google.protobuf.Duration
+	0,  // 7: weir.v1.EnqueueRequest.entries:type_name -> weir.v1.Entry
+	7,  // 8: weir.v1.EnqueueRequest.request:type_name -> weir.v1.HttpRequest
+	13, // 9: weir.v1.EnqueueResponse.departs_after:type_name -> google.protobuf.Duration
+	8,  // 10: weir.v1.HttpRequest.headers:type_name -> weir.v1.HttpHeader
+	0,  // 11: weir.v1.ExplainRequest.entries:type_name -> weir.v1.Entry
+	11, // 12: weir.v1.ExplainResponse.steps:type_name -> weir.v1.Step
+	12, // 13: weir.v1.ExplainResponse.limits:type_name -> weir.v1.Limit
+	0,  // 14: weir.v1.Step.entry:type_name -> weir.v1.Entry
+	13, // 15: weir.v1.Limit.window:type_name -> google.protobuf.Duration
+	2,  // 16: weir.v1.WeirService.Check:input_type -> weir.v1.CheckRequest
+	9,  // 17: weir.v1.WeirService.Explain:input_type -> weir.v1.ExplainRequest
+	5,  // 18: weir.v1.WeirService.Enqueue:input_type -> weir.v1.EnqueueRequest
+	3,  // 19: weir.v1.WeirService.Check:output_type -> weir.v1.CheckResponse
+	10, // 20: weir.v1.WeirService.Explain:output_type -> weir.v1.ExplainResponse
+	6,  // 21: weir.v1.WeirService.Enqueue:output_type -> weir.v1.EnqueueResponse
+	19, // [19:22] is the sub-list for method output_type
+	16, // [16:19] is the sub-list for method input_type
+	16, // [16:16] is the sub-list for extension type_name
+	16, // [16:16] is the sub-list for extension extendee
+	0,  // [0:16] is the sub-list for field type_name
 }
 
 func init() { file_weir_v1_weir_proto_init() }
@@ -920,7 +1252,7 @@ func file_weir_v1_weir_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_weir_v1_weir_proto_rawDesc), len(file_weir_v1_weir_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   9,
+			NumMessages:   13,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -25,6 +25,7 @@ const _ = grpc.SupportPackageIsVersion9
 const (
 	WeirService_Check_FullMethodName   = "/weir.v1.WeirService/Check"
 	WeirService_Explain_FullMethodName = "/weir.v1.WeirService/Explain"
+	WeirService_Enqueue_FullMethodName = "/weir.v1.WeirService/Enqueue"
 )
 
 // WeirServiceClient is the client API for WeirService service.
@@ -50,6 +51,19 @@ type WeirServiceClient interface {
 	// nearly did. It charges nothing and reads no counter. Errors:
 	//   - INVALID_ARGUMENT: an empty domain, no entries, an empty key.
 	Explain(ctx context.Context, in *ExplainRequest, opts ...grpc.CallOption) (*ExplainResponse, error)
+	// Enqueue puts a request into the queue of the rule that a descriptor matches
+	// (over_limit: queue), as the HTTP ingest does; `weir worker` replays it to the
+	// upstream in its turn. It charges no limit: ask Check first, and enqueue what it
+	// says is to be queued. When it returns, the queue has the request. Errors:
+	//   - INVALID_ARGUMENT: an empty domain, no entries, an empty key, a request
+	//     without a path, an idempotency key that is too long.
+	//   - FAILED_PRECONDITION: no queueing rule matches, or this server keeps no
+	//     queues (--queue-addr).
+	//   - RESOURCE_EXHAUSTED: the queue is full, or the body is too large.
+	//   - ALREADY_EXISTS: the idempotency key belongs to another request.
+	//   - UNAVAILABLE: the queue's store does not answer, and may or may not have
+	//     the request; send it again with the same idempotency key.
+	Enqueue(ctx context.Context, in *EnqueueRequest, opts ...grpc.CallOption) (*EnqueueResponse, error)
 }
 
 type weirServiceClient struct {
@@ -80,6 +94,16 @@ func (c *weirServiceClient) Explain(ctx context.Context, in *ExplainRequest, opt
 	return out, nil
 }
 
+func (c *weirServiceClient) Enqueue(ctx context.Context, in *EnqueueRequest, opts ...grpc.CallOption) (*EnqueueResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(EnqueueResponse)
+	err := c.cc.Invoke(ctx, WeirService_Enqueue_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // WeirServiceServer is the server API for WeirService service.
 // All implementations must embed UnimplementedWeirServiceServer
 // for forward compatibility.
@@ -103,6 +127,19 @@ type WeirServiceServer interface {
 	// nearly did. It charges nothing and reads no counter. Errors:
 	//   - INVALID_ARGUMENT: an empty domain, no entries, an empty key.
 	Explain(context.Context, *ExplainRequest) (*ExplainResponse, error)
+	// Enqueue puts a request into the queue of the rule that a descriptor matches
+	// (over_limit: queue), as the HTTP ingest does; `weir worker` replays it to the
+	// upstream in its turn. It charges no limit: ask Check first, and enqueue what it
+	// says is to be queued. When it returns, the queue has the request. Errors:
+	//   - INVALID_ARGUMENT: an empty domain, no entries, an empty key, a request
+	//     without a path, an idempotency key that is too long.
+	//   - FAILED_PRECONDITION: no queueing rule matches, or this server keeps no
+	//     queues (--queue-addr).
+	//   - RESOURCE_EXHAUSTED: the queue is full, or the body is too large.
+	//   - ALREADY_EXISTS: the idempotency key belongs to another request.
+	//   - UNAVAILABLE: the queue's store does not answer, and may or may not have
+	//     the request; send it again with the same idempotency key.
+	Enqueue(context.Context, *EnqueueRequest) (*EnqueueResponse, error)
 	mustEmbedUnimplementedWeirServiceServer()
 }
 
@@ -118,6 +155,9 @@ func (UnimplementedWeirServiceServer) Check(context.Context, *CheckRequest) (*Ch
 }
 func (UnimplementedWeirServiceServer) Explain(context.Context, *ExplainRequest) (*ExplainResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Explain not implemented")
+}
+func (UnimplementedWeirServiceServer) Enqueue(context.Context, *EnqueueRequest) (*EnqueueResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Enqueue not implemented")
 }
 func (UnimplementedWeirServiceServer) mustEmbedUnimplementedWeirServiceServer() {}
 func (UnimplementedWeirServiceServer) testEmbeddedByValue()                     {}
@@ -176,6 +216,24 @@ func _WeirService_Explain_Handler(srv interface{}, ctx context.Context, dec func
 	return interceptor(ctx, in, info, handler)
 }
 
+func _WeirService_Enqueue_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(EnqueueRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(WeirServiceServer).Enqueue(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: WeirService_Enqueue_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(WeirServiceServer).Enqueue(ctx, req.(*EnqueueRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // WeirService_ServiceDesc is the grpc.ServiceDesc for WeirService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -190,6 +248,10 @@ var WeirService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Explain",
 			Handler:    _WeirService_Explain_Handler,
+		},
+		{
+			MethodName: "Enqueue",
+			Handler:    _WeirService_Enqueue_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},
