@@ -46,6 +46,9 @@ func (r *Rule) Label() string {
 	return r.Path
 }
 
+// QueueCounter is the key of the one counter of a rule that has an Overflow.
+func (r *Rule) QueueCounter() limiter.Key { return r.appendKey(nil, r.counters[0], nil) }
+
 // variable is an entry whose value is part of the counter's identity.
 type variable struct {
 	entry int

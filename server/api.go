@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+
 	"google.golang.org/grpc/codes"
 	grpcstatus "google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -35,6 +36,9 @@ func (a *api) Check(ctx context.Context, req *weirv1.CheckRequest) (*weirv1.Chec
 		return nil, toStatus(err)
 	}
 	resp := &weirv1.CheckResponse{Allowed: passes || a.service.opts.Shadow}
+	if r, _ := overflow(&c.plan, decisions); r != nil && passes && !a.service.opts.Shadow {
+		resp.Queue = toValid(r.Label())
+	}
 	for i := range c.plan.Matches {
 		m := &c.plan.Matches[i]
 		for h := m.First; h < m.First+m.Hits; h++ {
@@ -68,7 +72,7 @@ func decisionOf(descriptor uint32, r *rules.Rule, h *limiter.Hit, d *limiter.Dec
 	if !d.Allowed && d.RetryAfter > 0 {
 		out.RetryAfter = durationpb.New(d.RetryAfter)
 	}
-	if d.Delay > 0 {
+	if d.Delay > 0 && !d.Queued {
 		out.Delay = durationpb.New(d.Delay)
 	}
 	return out

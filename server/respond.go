@@ -23,6 +23,8 @@ func (s *Service) respond(c *call, decisions []limiter.Decision, passes bool) {
 	}
 	if a.over {
 		s.addBody(c, decisions, told)
+	} else if !s.opts.Shadow {
+		s.addOverflow(c, decisions)
 	}
 	a.metadata = s.metadata(c, decisions, told)
 }

@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc/codes"
 	grpcstatus "google.golang.org/grpc/status"
 
+	weirv1 "weir/api/weir/v1"
 	"weir/limiter"
 	"weir/rules"
 )
@@ -38,7 +39,19 @@ type Options struct {
 	Metadata        MetadataStyle
 	UpstreamHeaders bool // tell the upstream x-weir-rule, -limit and -remaining of what passes
 
+	Queue       Queue                                   // takes what is over the limit of rules with over_limit: queue; nil: they refuse it
 	CounterName func(key, queue limiter.Key) string // what the store calls a counter, for Explain; nil: not told
+}
+
+// Queue is where requests go that are over the limit of a rule with an Overflow. It
+// is safe for concurrent use.
+type Queue interface {
+	// Ready tells whether requests can go there now; else their rules refuse them.
+	Ready() bool
+	// Ticket is what the queue's ingest asks of such a request.
+	Ticket(r *rules.Rule, cost uint64) string
+	// Enqueue puts a request into the rule's queue. Its errors are gRPC statuses.
+	Enqueue(ctx context.Context, r *rules.Rule, req *weirv1.EnqueueRequest) (*weirv1.EnqueueResponse, error)
 }
 
 // DefaultMaxHeld is how many requests wait for their turn at once at most.
@@ -182,7 +195,11 @@ func (s *Service) offerPatience(ctx context.Context, hits []limiter.Hit) (releas
 		if s.opts.Shadow && h.OnFailure == limiter.FailError {
 			h.OnFailure = limiter.FailAllow // nothing refuses, also by failing
 		}
-		if h.Limit.Algorithm != limiter.LeakyBucket {
+		if h.Overflow != nil && (s.opts.Queue == nil || !s.opts.Queue.Ready()) {
+			h.Overflow = nil
+			continue // refused, not held: its rule does not say so
+		}
+		if h.Limit.Algorithm != limiter.LeakyBucket || h.Overflow != nil {
 			continue
 		}
 		if h.Shadow || s.opts.Shadow {
@@ -213,7 +230,9 @@ func untilDeadline(ctx context.Context) time.Duration {
 func hold(ctx context.Context, decisions []limiter.Decision) error {
 	var delay time.Duration
 	for i := range decisions {
-		delay = max(delay, decisions[i].Delay)
+		if !decisions[i].Queued {
+			delay = max(delay, decisions[i].Delay)
+		}
 	}
 	if delay == 0 {
 		return nil

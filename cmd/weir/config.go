@@ -3,8 +3,6 @@ package main
 import (
 	"cmp"
 	"errors"
-	"io"
-	"log/slog"
 	"net"
 	"os"
 	"strconv"
@@ -55,7 +53,8 @@ type serveConfig struct {
 	compat      choice
 	compatNotes []string // what --compat has to say in the log
 
-	logLevel, logFormat choice
+	queue queueFlags
+	logs  logFlags
 }
 
 func (c *serveConfig) addFlags(f *pflag.FlagSet) {
@@ -92,10 +91,8 @@ func (c *serveConfig) addFlags(f *pflag.FlagSet) {
 	c.compat = choice{[]string{"none", "envoyproxy"}, "none"}
 	f.Var(&c.compat, "compat", "envoyproxy: charge and count as envoyproxy/ratelimit does (--charge each --count-denied), and read its environment; flags and WEIR_ names win")
 
-	c.logLevel = choice{[]string{"debug", "info", "warn", "error"}, "info"}
-	f.Var(&c.logLevel, "log-level", "what to log")
-	c.logFormat = choice{[]string{"text", "json"}, "text"}
-	f.Var(&c.logFormat, "log-format", "how to log")
+	c.queue.addFlags(f)
+	c.logs.addFlags(f)
 }
 
 // complete checks what flags alone cannot, and applies --compat, than which the
@@ -108,7 +105,7 @@ func (c *serveConfig) complete(f *pflag.FlagSet) error {
 		}
 		c.compatNotes = notes
 	}
-	if err := cmp.Or(c.checkRules(), c.checkRegister(), c.answer.complete(), c.tls.complete(f)); err != nil {
+	if err := cmp.Or(c.checkRules(), c.checkRegister(), c.answer.complete(), c.tls.complete(f), c.queue.complete(c.store)); err != nil {
 		return err
 	}
 	if err := cmp.Or(checkAddr("--grpc-addr", c.grpcAddr), checkAddr("--http-addr", c.httpAddr)); err != nil {
@@ -192,14 +189,4 @@ func checkAddr(flag, addr string) error {
 func (c *serveConfig) failurePolicy() limiter.FailurePolicy {
 	p, _ := limiter.ParseFailurePolicy(c.onStoreFailure.value)
 	return p
-}
-
-func (c *serveConfig) logger(w io.Writer) *slog.Logger {
-	var level slog.Level
-	_ = level.UnmarshalText([]byte(c.logLevel.value)) // the flag took only level names
-	opts := &slog.HandlerOptions{Level: level}
-	if c.logFormat.value == "json" {
-		return slog.New(slog.NewJSONHandler(w, opts))
-	}
-	return slog.New(slog.NewTextHandler(w, opts))
 }

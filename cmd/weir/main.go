@@ -86,7 +86,7 @@ flag wins; values of a repeatable flag are separated by commas). Exit codes: 0 d
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.SetHelpCommand(newHelp())
-	root.AddCommand(newServe(), newCheck(), newDecide(), newExplain(), newRules(), newVersion())
+	root.AddCommand(newServe(), newCheck(), newDecide(), newExplain(), newRules(), newWorker(), newQueue(), newVersion())
 	return root
 }
 

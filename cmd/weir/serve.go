@@ -53,7 +53,7 @@ const drainLimit = 10 * time.Second
 // reverse. HTTP is served from the beginning, so that /readyz tells what it waits
 // for; gRPC when rules are loaded, since until then no answer would be right.
 func serve(ctx context.Context, c *serveConfig, stdout, stderr io.Writer) error {
-	log := c.logger(stderr)
+	log := c.logs.logger(stderr)
 	for _, note := range c.compatNotes {
 		log.Info("compat: " + note)
 	}
@@ -102,9 +102,15 @@ func serve(ctx context.Context, c *serveConfig, stdout, stderr io.Writer) error 
 	}
 	defer closeStore()
 
+	queues, err := openQueues(ctx, background, c, c.tls.forHTTP(certs), live, log)
+	if err != nil {
+		return err
+	}
+	defer queues.close()
 	service := server.NewService(server.Options{
 		Rules: live, Store: store, Shadow: c.shadow, MaxHeld: orNone(c.maxHeld), Logger: log,
 		Headers: c.answer.headerOptions(), Denied: c.answer.deniedOptions(), Metadata: c.answer.metadataStyle(), UpstreamHeaders: c.answer.upstreamHeaders,
+		Queue:       queues.forDecisions(),
 		CounterName: func(k, queue limiter.Key) string { return redis.CounterName(c.keyPrefix, k, queue) },
 	})
 	grpcListener, err := listen(ctx, c.grpcAddr)
@@ -126,7 +132,7 @@ func serve(ctx context.Context, c *serveConfig, stdout, stderr io.Writer) error 
 	if c.register != "" {
 		background.Go(func() error { return c.keepRegistered(ctx, grpcAddr, httpAddr, log) })
 	}
-	announce(stdout, c, live, grpcAddr, httpAddr)
+	announce(stdout, c, live, grpcAddr, httpAddr, queues.addr)
 
 	<-ctx.Done()
 	log.Info("stopping", "drain_delay", c.drainDelay)
@@ -134,6 +140,7 @@ func serve(ctx context.Context, c *serveConfig, stdout, stderr io.Writer) error 
 	if !grpcServer.Drain(c.drainDelay, drainLimit) {
 		log.Warn("stopped before all calls were answered", "limit", drainLimit)
 	}
+	queues.stop()
 	web.stop()
 	cancel()
 	return background.Wait()
@@ -176,7 +183,7 @@ func boundAddr(addr string, l net.Listener) string {
 }
 
 // announce says what is served and what to try.
-func announce(w io.Writer, c *serveConfig, live *rules.Live, grpcAddr, httpAddr string) {
+func announce(w io.Writer, c *serveConfig, live *rules.Live, grpcAddr, httpAddr, queueAddr string) {
 	domains, n := live.Current().Size()
 	from := sampleName
 	if len(c.rules) > 0 {
@@ -186,6 +193,9 @@ func announce(w io.Writer, c *serveConfig, live *rules.Live, grpcAddr, httpAddr 
 	grpcTLS, httpTLS := c.tls.words()
 	fmt.Fprintf(w, "  gRPC %s  (%senvoy.service.ratelimit.v3.RateLimitService, weir.v1, health)\n", grpcAddr, grpcTLS)
 	fmt.Fprintf(w, "  HTTP %s  (%s/healthz /readyz /rules /json)\n", httpAddr, httpTLS)
+	if c.queue.addr != "" {
+		fmt.Fprintf(w, "  queue %s  (%srequests over the limit of rules with over_limit: queue; /queue/ID)\n", queueAddr, httpTLS)
+	}
 	if c.shadow {
 		fmt.Fprintln(w, "  in shadow: nothing is refused")
 	}

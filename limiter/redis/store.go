@@ -76,7 +76,7 @@ func Open(ctx context.Context, opts Options) (*Store, error) {
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.DiscardHandler)
 	}
-	client, err := dial(opts.URL, opts.Timeout)
+	client, err := Dial(opts.URL, opts.Timeout)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrURL, err)
 	}

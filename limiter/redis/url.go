@@ -27,7 +27,8 @@ type address struct {
 	query          string
 }
 
-// dial returns a client for a URL:
+// Dial returns a client for a URL, which waits for each answer up to the timeout
+// and retries nothing:
 //
 //	redis://[user:password@][host[:port]][/db]      rediss:// with TLS
 //	unix://[user:password@]/path/to/socket[?db=N]
@@ -37,7 +38,7 @@ type address struct {
 // With TLS, ?skip_verify=true takes any certificate. The others of go-redis's
 // options go with the first two lines, but timeouts and retries give way to ours.
 // It does not connect yet.
-func dial(text string, timeout time.Duration) (redis.UniversalClient, error) {
+func Dial(text string, timeout time.Duration) (redis.UniversalClient, error) {
 	a, err := split(text)
 	if err == nil {
 		var client redis.UniversalClient

@@ -41,7 +41,7 @@ func TestURLsNameAnyRedis(t *testing.T) {
 		{"redis+sentinel://a,b:1234/main", "sentinel db=0"},
 		{"redis+sentinel://weir:secret@a,[::1]/main/4?tls=true", "sentinel user=weir password=secret db=4 tls="},
 	} {
-		client, err := dial(c.url, time.Second)
+		client, err := Dial(c.url, time.Second)
 		if err != nil {
 			t.Errorf("%s: %v", c.url, err)
 			continue

@@ -1,0 +1,217 @@
+package queue
+
+import (
+	"bytes"
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+	"golang.org/x/net/http/httpguts"
+
+	weirv1 "weir/api/weir/v1"
+)
+
+//go:embed depart.lua
+var departLua string
+
+var departScript = goredis.NewScript(departLua)
+
+// What the upstream is told of a request that was queued.
+const (
+	HeaderIdempotencyKey = "Idempotency-Key"  // the client's, or else the request's ID
+	HeaderDelivery       = "X-Weir-Delivery"  // 1 for the first time; more: it may have been there before
+	HeaderQueueID        = "X-Weir-Queue-Id"  // as /queue/ID has it
+	HeaderQueuedAt       = "X-Weir-Queued-At" // RFC 3339
+)
+
+// schedule is when the next may depart, by this process's clock: who comes a little
+// late must not slow the rest down.
+type schedule struct{ due time.Time }
+
+// late is how late a departure is, if it follows the one before it closely.
+func (s *schedule) late(now time.Time, interval time.Duration) time.Duration {
+	late := now.Sub(s.due)
+	if s.due.IsZero() || late < 0 || late > interval {
+		return 0
+	}
+	return late
+}
+
+// deliver sends one request until the upstream has answered, or it is given up. It
+// returns early when the context ends, and fails if Redis does not answer.
+func (w *Worker) deliver(ctx context.Context, tag string, e *Entry, s *schedule) error {
+	if e.Request == nil {
+		w.log.Error("a request cannot be read, and is given up", "queue", e.about.Name(), "id", e.ID)
+		_, err := w.q.leave(ctx, e, StateFailed, 0, "it cannot be read", w.opts.Keep)
+		return err
+	}
+	for fails := 1; ; fails++ {
+		delivery, err := w.depart(ctx, w.about(tag), e, s)
+		if err != nil || delivery == 0 {
+			return err
+		}
+		// What was begun is finished, also when the worker is asked to stop.
+		last := context.WithoutCancel(ctx)
+		answer := w.send(last, e, delivery)
+		if answer.final {
+			_, err := w.q.leave(last, e, StateDone, answer.status, "", w.opts.Keep)
+			return err
+		}
+		w.log.Warn("a delivery failed", "queue", e.about.Name(), "id", e.ID, "delivery", delivery, "why", answer.why)
+		if answer.reached {
+			tries, err := w.q.client.HIncrBy(last, e.about.record(e.name), "tries", 1).Result()
+			if err != nil {
+				return unavailable("counting a request's tries", err)
+			}
+			if tries >= int64(w.opts.MaxDeliveries) {
+				_, err := w.q.leave(last, e, StateFailed, answer.status, answer.why, w.opts.Keep)
+				return err
+			}
+		}
+		if !sleep(ctx, max(w.backoff(fails), answer.after)) {
+			return nil
+		}
+	}
+}
+
+// depart waits for the request's turn, and returns which delivery it is; 0: there is
+// nothing to deliver any more.
+func (w *Worker) depart(ctx context.Context, a *About, e *Entry, s *schedule) (delivery int64, err error) {
+	for {
+		if a.Limit.Requests == 0 {
+			return 0, sleepError(ctx, discovery) // the limit may be raised
+		}
+		n := a.Limit.Numbers()
+		late := s.late(time.Now(), a.interval())
+		keys := []string{a.lock(), a.stream(), a.Counter, a.record(e.name)}
+		cost := min(max(e.cost, 1), uint64(n.Most/n.Window))
+		reply, err := departScript.Run(ctx, w.q.client, keys,
+			w.name, e.entry, a.Limit.Requests, n.Window, int64(n.Unit/time.Microsecond), cost, int64(late/n.Unit)).Int64Slice()
+		switch {
+		case err != nil:
+			return 0, unavailable("letting a request depart", err)
+		case len(reply) != 3:
+			return 0, errOddAnswer
+		}
+		switch reply[0] {
+		case 1:
+			s.due = time.Now().Add(a.Limit.Duration(reply[2]))
+			return reply[1], nil
+		case 0:
+			wait := a.Limit.Duration(reply[1])
+			s.due = time.Now().Add(wait)
+			if !sleep(ctx, min(wait, discovery)) {
+				return 0, nil
+			}
+			a = w.about(a.Tag) // its limit may be another now
+		case -1:
+			return 0, errLockLost
+		default:
+			return 0, nil
+		}
+	}
+}
+
+func sleepError(ctx context.Context, d time.Duration) error {
+	sleep(ctx, d)
+	return nil
+}
+
+// answer is what the upstream said.
+type answer struct {
+	final   bool // it is the client's answer, whatever it is
+	reached bool // the upstream may have had the request
+	status  int
+	after   time.Duration // the upstream asks to be left alone so long
+	why     string
+}
+
+// send delivers the request once.
+func (w *Worker) send(ctx context.Context, e *Entry, delivery int64) answer {
+	r, err := w.request(ctx, e, delivery)
+	if err != nil {
+		return answer{reached: true, why: err.Error()} // it never will be better: it is given up in the end
+	}
+	resp, err := w.http.Do(r)
+	if err != nil {
+		var dial *net.OpError
+		refused := errors.As(err, &dial) && dial.Op == "dial"
+		var lookup *net.DNSError
+		return answer{reached: !refused && !errors.As(err, &lookup), why: withoutURL(err).Error()}
+	}
+	defer resp.Body.Close()
+	_, _ = io.CopyN(io.Discard, resp.Body, 1<<20) // so that the connection can be used again
+	a := answer{status: resp.StatusCode, reached: true}
+	switch {
+	case resp.StatusCode >= 500 && resp.StatusCode != http.StatusNotImplemented && resp.StatusCode != http.StatusHTTPVersionNotSupported,
+		resp.StatusCode == http.StatusTooManyRequests, resp.StatusCode == http.StatusRequestTimeout, resp.StatusCode == http.StatusTooEarly:
+		a.why = "the upstream answered " + resp.Status
+		if s, err := strconv.ParseUint(resp.Header.Get("Retry-After"), 10, 16); err == nil {
+			a.after = min(time.Duration(s)*time.Second, w.opts.RetryMax)
+		}
+	default:
+		a.final = true
+	}
+	return a
+}
+
+// withoutURL is what went wrong, without the address, which may hold secrets.
+func withoutURL(err error) error {
+	var u *url.Error
+	if errors.As(err, &u) {
+		return u.Err
+	}
+	return err
+}
+
+// request is the HTTP request as the client sent it, but for where it goes and what
+// it says of its delivery.
+func (w *Worker) request(ctx context.Context, e *Entry, delivery int64) (*http.Request, error) {
+	base := w.opts.Upstream
+	r, err := newRequest(ctx, base.Scheme+"://"+base.Host+strings.TrimSuffix(base.EscapedPath(), "/"), e.Request)
+	if err != nil {
+		return nil, err
+	}
+	r.Header.Set(HeaderDelivery, strconv.FormatInt(delivery, 10))
+	r.Header.Set(HeaderQueueID, e.ID)
+	if ms, _, ok := strings.Cut(e.entry, "-"); ok {
+		at, _ := strconv.ParseInt(ms, 10, 64)
+		r.Header.Set(HeaderQueuedAt, time.UnixMilli(at).UTC().Format(time.RFC3339Nano))
+	}
+	if r.Header.Get(HeaderIdempotencyKey) == "" {
+		r.Header.Set(HeaderIdempotencyKey, e.ID)
+	}
+	if _, said := r.Header["User-Agent"]; !said {
+		r.Header.Set("User-Agent", "") // Go's own is not the client's
+	}
+	return r, nil
+}
+
+// newRequest is the request as the client sent it, to another place.
+func newRequest(ctx context.Context, base string, h *weirv1.HttpRequest) (*http.Request, error) {
+	r, err := http.NewRequestWithContext(ctx, h.Method, base+string(h.Path), bytes.NewReader(h.Body))
+	if err != nil {
+		return nil, fmt.Errorf("making the request to the upstream: %w", withoutURL(err))
+	}
+	for _, line := range h.Headers {
+		if slices.Contains(hopByHop, http.CanonicalHeaderKey(line.GetName())) {
+			continue
+		}
+		if !httpguts.ValidHeaderFieldName(line.GetName()) || !httpguts.ValidHeaderFieldValue(string(line.GetValue())) {
+			return nil, fmt.Errorf("the header %.100q is none, or its value is not", line.GetName())
+		}
+		r.Header.Add(line.Name, string(line.Value))
+	}
+	r.Host = h.Authority // "": the upstream's own
+	return r, nil
+}

@@ -1,0 +1,275 @@
+package queue
+
+import (
+	"crypto/subtle"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	weirv1 "weir/api/weir/v1"
+)
+
+// Headers of what comes to the ingest.
+const (
+	HeaderOverflow = "X-Weir-Overflow"        // from a decision: the rule
+	HeaderTicket   = "X-Weir-Overflow-Ticket" // from a decision: see ticket.go
+	HeaderQueue    = "X-Weir-Queue"           // from a client that comes by itself: DOMAIN/RULE
+	HeaderSecret   = "X-Weir-Queue-Secret"    // of such a client
+)
+
+// statusPath is where the ingest tells what has become of a request.
+const statusPath = "/queue/"
+
+// IngestOptions configures an Ingest. Queues and Find are required; the zero value
+// of the rest is its default.
+type IngestOptions struct {
+	Queues  *Queues
+	Find    func(domain, rule string) *About // a queue by its name; nil: there is none
+	Direct  string                           // clients that come by themselves show it; "": there are none
+	MaxBody int64                            // bytes of a body; 0: DefaultMaxBody
+	Busy    int64                            // bytes of bodies that are read at once; 0: DefaultBusy
+	Logger  *slog.Logger                     // nil: none
+}
+
+// Defaults of IngestOptions.
+const (
+	DefaultMaxBody = 1 << 20
+	DefaultBusy    = 64 << 20
+)
+
+// Ingest stores requests that a decision sent into a queue, and tells what has become
+// of them.
+//
+//	202 stored, with Location and Retry-After      413 the body is too large
+//	400 an idempotency key that cannot be          422 the idempotency key is another request's
+//	403 not sent by a decision                     429 the queue is full
+//	404 no such request or queue                   501 what cannot be replayed
+//	                                               503 Redis does not answer: it may have it or not
+type Ingest struct {
+	opts IngestOptions
+	busy *budget
+}
+
+// NewIngest returns the handler.
+func NewIngest(opts IngestOptions) *Ingest {
+	if opts.MaxBody == 0 {
+		opts.MaxBody = DefaultMaxBody
+	}
+	if opts.Busy == 0 {
+		opts.Busy = DefaultBusy
+	}
+	if opts.Logger == nil {
+		opts.Logger = slog.New(slog.DiscardHandler)
+	}
+	return &Ingest{opts: opts, busy: &budget{left: max(opts.Busy, opts.MaxBody)}}
+}
+
+// ServeHTTP implements http.Handler.
+func (i *Ingest) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	ticket, queue := r.Header.Get(HeaderTicket), r.Header.Get(HeaderQueue)
+	switch {
+	case ticket != "" || r.Header.Get(HeaderOverflow) != "":
+		about, cost, err := i.opts.Queues.admit(ticket)
+		if err != nil {
+			i.opts.Logger.Debug("a request has no valid ticket", "remote", r.RemoteAddr)
+			refuse(w, http.StatusForbidden, "this request was not sent into a queue by a decision, or too long ago")
+			return
+		}
+		i.store(w, r, about, cost)
+	case queue != "":
+		i.direct(w, r, queue)
+	case strings.HasPrefix(r.URL.Path, statusPath):
+		i.status(w, r)
+	default:
+		refuse(w, http.StatusNotFound, "nothing is here but "+statusPath+"ID, and queues for requests with "+HeaderOverflow+" or "+HeaderQueue)
+	}
+}
+
+// direct takes a request that a client sends into a queue by itself.
+func (i *Ingest) direct(w http.ResponseWriter, r *http.Request, queue string) {
+	if i.opts.Direct == "" || subtle.ConstantTimeCompare([]byte(r.Header.Get(HeaderSecret)), []byte(i.opts.Direct)) != 1 {
+		refuse(w, http.StatusForbidden, HeaderSecret+" is not the secret of this server (--queue-secret)")
+		return
+	}
+	domain, rule, _ := strings.Cut(queue, "/")
+	about := i.opts.Find(domain, rule)
+	if about == nil {
+		refuse(w, http.StatusNotFound, fmt.Sprintf("no rule %q with over_limit: queue in the domain %q; %s is DOMAIN/RULE", rule, domain, HeaderQueue))
+		return
+	}
+	i.store(w, r, about, 1)
+}
+
+// maxKey is how long an idempotency key may be.
+const maxKey = 255
+
+func (i *Ingest) store(w http.ResponseWriter, r *http.Request, about *About, cost uint64) {
+	if what := unreplayable(r); what != "" {
+		refuse(w, http.StatusNotImplemented, what+" cannot be queued")
+		return
+	}
+	key := r.Header.Get(HeaderIdempotencyKey)
+	if len(key) > maxKey || len(r.Header.Values(HeaderIdempotencyKey)) > 1 {
+		refuse(w, http.StatusBadRequest, fmt.Sprintf("%s is to be one, of up to %d bytes", HeaderIdempotencyKey, maxKey))
+		return
+	}
+	body, release, code := i.read(w, r)
+	defer release()
+	if code != 0 {
+		refuse(w, code, i.why(code))
+		return
+	}
+	receipt, err := i.opts.Queues.Append(r.Context(), about, Request{
+		HTTP: httpRequest(r, body), Cost: cost, Key: key, Scope: r.Header.Get("Authorization"),
+	})
+	switch {
+	case errors.Is(err, ErrFull):
+		w.Header().Set("Retry-After", wholeSeconds(about.interval()))
+		refuse(w, http.StatusTooManyRequests, "the queue is full")
+	case errors.Is(err, ErrOtherByKey):
+		refuse(w, http.StatusUnprocessableEntity, "another request was sent with this "+HeaderIdempotencyKey)
+	case err != nil:
+		i.opts.Logger.Warn("a request was not queued", "queue", about.Name(), "err", err)
+		w.Header().Set("Retry-After", "1")
+		refuse(w, http.StatusServiceUnavailable, "it is not known whether the queue has the request; send it again with the same "+HeaderIdempotencyKey)
+	default:
+		w.Header().Set("Location", statusPath+receipt.ID)
+		w.Header().Set("Retry-After", wholeSeconds(receipt.DepartsAfter))
+		state := Status{ID: receipt.ID, State: StateWaiting, Ahead: receipt.Ahead}
+		write(w, http.StatusAccepted, map[string]any{"id": state.ID, "state": state.State, "ahead": state.Ahead, "duplicate": receipt.Duplicate})
+	}
+}
+
+func (i *Ingest) why(code int) string {
+	switch code {
+	case http.StatusRequestEntityTooLarge:
+		return fmt.Sprintf("a queued request's body may have %d bytes", i.opts.MaxBody)
+	case http.StatusServiceUnavailable:
+		return "too many bodies are being read; try again"
+	}
+	return "the request's body ended early"
+}
+
+// read reads the body. The code says what went wrong; 0: nothing. What all bodies
+// take together is bounded: release gives this one's share back.
+func (i *Ingest) read(w http.ResponseWriter, r *http.Request) (body []byte, release func(), code int) {
+	release = func() {}
+	if r.ContentLength > i.opts.MaxBody {
+		return nil, release, http.StatusRequestEntityTooLarge
+	}
+	share := r.ContentLength
+	if share < 0 {
+		share = i.opts.MaxBody
+	}
+	if !i.busy.take(share) {
+		w.Header().Set("Retry-After", "1")
+		return nil, release, http.StatusServiceUnavailable
+	}
+	release = func() { i.busy.give(share) }
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, i.opts.MaxBody))
+	var tooLarge *http.MaxBytesError
+	switch {
+	case errors.As(err, &tooLarge):
+		return nil, release, http.StatusRequestEntityTooLarge
+	case err != nil:
+		return nil, release, http.StatusBadRequest
+	}
+	return body, release, 0
+}
+
+// unreplayable says what of a request makes no sense later; "": nothing.
+func unreplayable(r *http.Request) string {
+	switch {
+	case r.Method == http.MethodConnect:
+		return "CONNECT"
+	case r.Header.Get("Upgrade") != "" && hasToken(r.Header, "Connection", "upgrade"):
+		return "an upgrade"
+	case strings.HasPrefix(r.Header.Get("Content-Type"), "application/grpc"):
+		return "a gRPC call"
+	case !strings.HasPrefix(r.RequestURI, "/"):
+		return "a request without a path"
+	}
+	return ""
+}
+
+// hopByHop are the headers that belong to a connection (RFC 9110, 7.6.1), and those
+// that are made anew when the request is sent.
+var hopByHop = []string{
+	"Connection", "Proxy-Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization", "Te", "Trailer", "Transfer-Encoding", "Upgrade",
+	"Content-Length", "Expect", HeaderOverflow, HeaderTicket, HeaderQueue, HeaderSecret, HeaderDelivery, HeaderQueueID, HeaderQueuedAt,
+	"X-Envoy-Expected-Rq-Timeout-Ms", // of the proxy that the ingest is behind
+}
+
+// httpRequest is the request as it is kept.
+func httpRequest(r *http.Request, body []byte) *weirv1.HttpRequest {
+	out := &weirv1.HttpRequest{Method: r.Method, Authority: r.Host, Path: []byte(r.RequestURI), Body: body}
+	for name, values := range r.Header {
+		if slices.Contains(hopByHop, name) || hasToken(r.Header, "Connection", name) {
+			continue
+		}
+		for _, v := range values {
+			out.Headers = append(out.Headers, &weirv1.HttpHeader{Name: name, Value: []byte(v)})
+		}
+	}
+	return out
+}
+
+func hasToken(h http.Header, name, token string) bool {
+	for _, line := range h.Values(name) {
+		for t := range strings.SplitSeq(line, ",") {
+			if strings.EqualFold(strings.TrimSpace(t), token) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// status tells what has become of a request.
+func (i *Ingest) status(w http.ResponseWriter, r *http.Request) {
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		w.Header().Set("Allow", "GET, HEAD")
+		refuse(w, http.StatusMethodNotAllowed, "ask with GET")
+		return
+	}
+	s, err := i.opts.Queues.Status(r.Context(), strings.TrimPrefix(r.URL.Path, statusPath))
+	switch {
+	case errors.Is(err, ErrUnknown):
+		refuse(w, http.StatusNotFound, err.Error())
+	case err != nil:
+		w.Header().Set("Retry-After", "1")
+		refuse(w, http.StatusServiceUnavailable, "the queue's Redis does not answer")
+	default:
+		switch s.State {
+		case StateWaiting:
+			w.Header().Set("Retry-After", wholeSeconds(s.DepartsAfter()))
+		case StateDelivering:
+			w.Header().Set("Retry-After", "1")
+		}
+		write(w, http.StatusOK, s)
+	}
+}
+
+// wholeSeconds is a wait for Retry-After: rounded up, at least 1.
+func wholeSeconds(d time.Duration) string {
+	return strconv.FormatInt(max(1, int64(math.Ceil(d.Seconds()))), 10)
+}
+
+func write(w http.ResponseWriter, code int, body any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(code)
+	_ = json.NewEncoder(w).Encode(body) // who left needs no answer
+}
+
+func refuse(w http.ResponseWriter, code int, why string) {
+	write(w, code, map[string]any{"error": why})
+}

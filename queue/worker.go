@@ -1,0 +1,240 @@
+package queue
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"log/slog"
+	mathrand "math/rand/v2"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+)
+
+// WorkerOptions configures a Worker. Queues and Upstream are required; the zero
+// value of the rest is its default.
+type WorkerOptions struct {
+	Queues   *Queues
+	Upstream *url.URL // scheme, host, and what goes before each path
+
+	Timeout       time.Duration // for the upstream's answer; 0: DefaultDeliveryTimeout
+	MaxDeliveries int           // failed ones, after which a request is given up; 0: DefaultMaxDeliveries
+	RetryMin      time.Duration // the first wait after a failure, doubled each time; 0: DefaultRetryMin
+	RetryMax      time.Duration // the longest; 0: DefaultRetryMax
+	Keep          time.Duration // how long results can be asked for; 0: DefaultKeep
+
+	Transport http.RoundTripper // nil: one of its own
+	Logger    *slog.Logger      // nil: none
+}
+
+// Defaults of WorkerOptions.
+const (
+	DefaultDeliveryTimeout = 30 * time.Second
+	DefaultMaxDeliveries   = 10
+	DefaultRetryMin        = 500 * time.Millisecond
+	DefaultRetryMax        = 30 * time.Second
+	DefaultKeep            = 24 * time.Hour
+)
+
+// Worker replays what waits in queues, each queue in order and at its rule's rate.
+// Of several workers on one Redis, one has a queue at a time, and the others stand
+// by. A request is sent at least once, each time with the count of its deliveries.
+type Worker struct {
+	opts WorkerOptions
+	q    *Queues
+	log  *slog.Logger
+	name string // whose lock it is
+	http *http.Client
+
+	mu   sync.Mutex
+	here map[string]*About // by tag, the queues that are attended to, as they are now
+}
+
+// NewWorker returns a worker that does nothing yet.
+func NewWorker(opts WorkerOptions) *Worker {
+	setDefault(&opts.Timeout, DefaultDeliveryTimeout)
+	setDefault(&opts.RetryMin, DefaultRetryMin)
+	setDefault(&opts.RetryMax, DefaultRetryMax)
+	setDefault(&opts.Keep, DefaultKeep)
+	if opts.MaxDeliveries == 0 {
+		opts.MaxDeliveries = DefaultMaxDeliveries
+	}
+	if opts.Logger == nil {
+		opts.Logger = slog.New(slog.DiscardHandler)
+	}
+	if opts.Transport == nil {
+		transport := http.DefaultTransport.(*http.Transport).Clone()
+		transport.DisableCompression = true // the upstream is to see what the client asked for
+		opts.Transport = transport
+	}
+	return &Worker{
+		opts: opts, q: opts.Queues, log: opts.Logger, name: rand.Text(), here: map[string]*About{},
+		http: &http.Client{
+			Transport:     opts.Transport,
+			Timeout:       opts.Timeout,
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }, // it is the client's to follow
+		},
+	}
+}
+
+func setDefault(d *time.Duration, value time.Duration) {
+	if *d == 0 {
+		*d = value
+	}
+}
+
+// discovery is how often the worker looks for queues and for what their limits are.
+const discovery = time.Second
+
+// Run works until the context ends; what is under way then is finished first. A
+// Redis that is away is waited for.
+func (w *Worker) Run(ctx context.Context) error {
+	var attending sync.WaitGroup
+	defer attending.Wait()
+	away := false
+	for {
+		queues, err := w.q.List(ctx)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if (err != nil) != away {
+			away = err != nil
+			w.log.Log(ctx, levelOf(away), "looking for queues", "err", err)
+		}
+		for i := range queues {
+			if w.meet(&queues[i]) {
+				tag := queues[i].Tag
+				attending.Go(func() { w.attend(ctx, tag) })
+			}
+		}
+		if !sleep(ctx, discovery) {
+			return nil
+		}
+	}
+}
+
+func levelOf(bad bool) slog.Level {
+	if bad {
+		return slog.LevelWarn
+	}
+	return slog.LevelInfo
+}
+
+// meet keeps what a queue is now, and tells whether it is new.
+func (w *Worker) meet(a *About) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	known := w.here[a.Tag] != nil
+	w.here[a.Tag] = a
+	return !known
+}
+
+func (w *Worker) about(tag string) *About {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.here[tag]
+}
+
+// attend takes a queue's lock whenever it is free, and empties the queue as long as
+// it has it.
+func (w *Worker) attend(ctx context.Context, tag string) {
+	for sleep(ctx, lockLife/6+jitter(lockLife/6)) {
+		a := w.about(tag)
+		locked, err := w.takeLock(ctx, a)
+		if err != nil || !locked {
+			continue
+		}
+		w.log.Info("emptying a queue", "queue", a.Name())
+		running, stop := context.WithCancel(ctx)
+		var renewing sync.WaitGroup
+		renewing.Go(func() { defer stop(); w.renew(context.WithoutCancel(ctx), running, a) })
+		w.empty(running, tag)
+		stop()
+		renewing.Wait()
+		w.releaseLock(a)
+		w.log.Info("leaving a queue", "queue", a.Name())
+	}
+}
+
+// empty delivers what waits, one after another, until the context ends.
+func (w *Worker) empty(ctx context.Context, tag string) {
+	s := &schedule{}
+	fails := 0
+	for ctx.Err() == nil {
+		a := w.about(tag)
+		e, err := w.next(ctx, a)
+		if err == nil && e != nil {
+			err = w.deliver(ctx, tag, e, s)
+		}
+		switch {
+		case errors.Is(err, errLockLost):
+			return
+		case err != nil && ctx.Err() == nil:
+			w.log.Warn("emptying a queue", "queue", a.Name(), "err", err)
+			fails++
+			sleep(ctx, w.backoff(fails))
+		case e == nil:
+			sleep(ctx, min(max(a.interval()/2, 5*time.Millisecond), 100*time.Millisecond))
+		default:
+			fails = 0
+		}
+	}
+}
+
+// next is the first of a queue: what was begun before, or else who waits longest.
+func (w *Worker) next(ctx context.Context, a *About) (*Entry, error) {
+	for _, from := range []string{"0", ">"} {
+		streams, err := w.q.client.XReadGroup(ctx, &goredis.XReadGroupArgs{
+			Group: group, Consumer: group, Streams: []string{a.stream(), from}, Count: 1, Block: -1,
+		}).Result()
+		switch {
+		case errors.Is(err, goredis.Nil):
+			continue
+		case err != nil && strings.HasPrefix(err.Error(), "NOGROUP"):
+			err = w.q.client.XGroupCreateMkStream(ctx, a.stream(), group, "0").Err()
+			if err != nil && !strings.HasPrefix(err.Error(), "BUSYGROUP") {
+				return nil, unavailable("making a queue's group", err)
+			}
+			return nil, nil // at once again
+		case err != nil:
+			return nil, unavailable("reading a queue", err)
+		}
+		for _, m := range streams[0].Messages {
+			if m.Values == nil { // an operator dropped it while it was being delivered
+				if err := w.q.client.XAck(ctx, a.stream(), group, m.ID).Err(); err != nil {
+					return nil, unavailable("reading a queue", err)
+				}
+				continue
+			}
+			return w.q.entryOf(a, m), nil
+		}
+	}
+	return nil, nil
+}
+
+// backoff is the wait after so many failures in a row, with a jitter of a quarter.
+func (w *Worker) backoff(fails int) time.Duration {
+	d := w.opts.RetryMax
+	if fails < 20 {
+		d = min(d, w.opts.RetryMin<<(fails-1))
+	}
+	return d - jitter(d/4+1)
+}
+
+func jitter(d time.Duration) time.Duration { return mathrand.N(d) }
+
+// sleep waits, and tells whether the context goes on.
+func sleep(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-t.C:
+		return true
+	}
+}
