@@ -57,6 +57,9 @@ func (a *api) Enqueue(ctx context.Context, req *weirv1.EnqueueRequest) (*weirv1.
 	if err := validate(&request); err != nil {
 		return nil, grpcstatus.Error(codes.InvalidArgument, err.Error())
 	}
+	if len(entries) == 0 {
+		return nil, grpcstatus.Error(codes.InvalidArgument, "there are no entries: send one at least")
+	}
 	a.service.opts.Rules.Current().Plan(&request, &plan)
 	rule := plan.Matches[0].Rule
 	switch {
