@@ -24,6 +24,7 @@ type recipe struct {
 	addr       string // Envoy's
 	envoy      *testenv.Process
 	weir       *testenv.Weir
+	upstream   string       // its address
 	upstreamed atomic.Int64 // requests that the upstream saw, unless the test brings one
 }
 
@@ -52,6 +53,7 @@ func startRecipe(t *testing.T, name string, o recipeOptions) *recipe {
 		t.Cleanup(upstream.Close)
 		o.listener = upstream.Listener.Addr()
 	}
+	r.upstream = o.listener.String()
 	r.weir = testenv.StartWeir(t, testenv.WeirOptions{Rules: []string{"rules/" + name + ".yaml"}, Args: o.weirArgs})
 
 	src, err := os.ReadFile(name + ".yaml")
