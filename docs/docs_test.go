@@ -70,7 +70,7 @@ type reader struct {
 
 func newReader(t *testing.T) *reader {
 	var pairs []string
-	for _, wellKnown := range []string{"8080", "8081", "8500", "9000", "10000"} {
+	for _, wellKnown := range []string{"6379", "8080", "8081", "8082", "8500", "9000", "10000"} {
 		pairs = append(pairs, wellKnown, fmt.Sprint(testenv.FreePort(t)))
 	}
 	r := &reader{ports: strings.NewReplacer(pairs...)}

@@ -54,7 +54,9 @@ func TestDependenciesPointOneWay(t *testing.T) {
 			"a source knows rules, but no store of counters"},
 		{"weir/rules/xds", []string{"weir", goRedis, rlsProtos}, []string{"weir/limiter", "weir/rules"},
 			"a source knows rules and its own protos, but no store and no RLS"},
-		{"weir/server/...", []string{"weir/cmd", "weir/limiter/redis", "weir/rules/file", "weir/rules/kv", "weir/rules/consul", "weir/rules/etcd", "weir/rules/xds"}, nil,
+		{"weir/queue", []string{"weir", rlsProtos, consulAPI, etcdAPI}, []string{"weir/limiter", "weir/limiter/redis", "weir/rules", "weir/api/weir/v1"},
+			"queues know rules and their Redis, and nothing of who decides"},
+		{"weir/server/...", []string{"weir/cmd", "weir/queue", "weir/limiter/redis", "weir/rules/file", "weir/rules/kv", "weir/rules/consul", "weir/rules/etcd", "weir/rules/xds"}, nil,
 			"the server is given a store and rules; which ones, is wired in cmd/weir"},
 	} {
 		for _, p := range pkgs {

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	weirv1 "weir/api/weir/v1"
 	"weir/internal/testenv"
 	"weir/queue"
 	"weir/rules"
@@ -234,3 +235,6 @@ func await(t *testing.T, what string, is func() bool) {
 	}
 }
 
+func httpPost(path string) *weirv1.HttpRequest {
+	return &weirv1.HttpRequest{Method: "POST", Path: []byte(path)}
+}
