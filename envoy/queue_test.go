@@ -252,7 +252,7 @@ func TestClientsCannotChooseTheQueue(t *testing.T) {
 		}
 		resp.Body.Close()
 		got := upstream.all()
-		if resp.StatusCode != 200 || len(got) != i+1 || got[i].delivery != "" {
+		if resp.StatusCode != http.StatusOK || len(got) != i+1 || got[i].delivery != "" {
 			t.Errorf("%v: %d, and the upstream got %v", header, resp.StatusCode, got)
 		}
 	}

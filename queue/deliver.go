@@ -89,7 +89,8 @@ func (w *Worker) deliver(ctx context.Context, tag string, e *Entry, s *schedule)
 func (w *Worker) depart(ctx context.Context, a *About, e *Entry, s *schedule) (delivery int64, err error) {
 	for {
 		if a.Limit.Requests == 0 {
-			return 0, sleepError(ctx, discovery) // the limit may be raised
+			sleep(ctx, discovery) // the limit may be raised
+			return 0, nil
 		}
 		n := a.Limit.Numbers()
 		late := s.late(time.Now(), a.interval())
@@ -120,11 +121,6 @@ func (w *Worker) depart(ctx context.Context, a *About, e *Entry, s *schedule) (d
 			return 0, nil
 		}
 	}
-}
-
-func sleepError(ctx context.Context, d time.Duration) error {
-	sleep(ctx, d)
-	return nil
 }
 
 // answer is what the upstream said.

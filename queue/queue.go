@@ -178,8 +178,8 @@ func (q *Queues) about(ctx context.Context, hash string) (*About, error) {
 	a.Limit = limiter.Limit{Algorithm: limiter.LeakyBucket, Window: limiter.Window{Length: time.Duration(window)}}
 	a.Limit.Requests, _ = strconv.ParseUint(f["limit"], 10, 64)
 	a.Limit.Queue, _ = strconv.ParseUint(f["queue"], 10, 64)
-	if a.Counter == "" || a.Limit.Validate() != nil {
-		return nil, nil // none of ours, or lost
+	if sound := a.Counter != "" && a.Limit.Validate() == nil; !sound { // none of ours, or lost
+		return nil, nil
 	}
 	return a, nil
 }

@@ -23,8 +23,8 @@ type WorkerOptions struct {
 
 	Timeout       time.Duration // for the upstream's answer; 0: DefaultDeliveryTimeout
 	MaxDeliveries int           // failed ones, after which a request is given up; 0: DefaultMaxDeliveries
-	RetryMin      time.Duration // the first wait after a failure, doubled each time; 0: DefaultRetryMin
-	RetryMax      time.Duration // the longest; 0: DefaultRetryMax
+	RetryMin      time.Duration // the first wait after a failure, doubled each time; 0: DefaultFirstRetry
+	RetryMax      time.Duration // the longest; 0: DefaultLongestRetry
 	Keep          time.Duration // how long results can be asked for; 0: DefaultKeep
 
 	Transport http.RoundTripper // nil: one of its own
@@ -35,8 +35,8 @@ type WorkerOptions struct {
 const (
 	DefaultDeliveryTimeout = 30 * time.Second
 	DefaultMaxDeliveries   = 10
-	DefaultRetryMin        = 500 * time.Millisecond
-	DefaultRetryMax        = 30 * time.Second
+	DefaultFirstRetry      = 500 * time.Millisecond
+	DefaultLongestRetry    = 30 * time.Second
 	DefaultKeep            = 24 * time.Hour
 )
 
@@ -57,8 +57,8 @@ type Worker struct {
 // NewWorker returns a worker that does nothing yet.
 func NewWorker(opts WorkerOptions) *Worker {
 	setDefault(&opts.Timeout, DefaultDeliveryTimeout)
-	setDefault(&opts.RetryMin, DefaultRetryMin)
-	setDefault(&opts.RetryMax, DefaultRetryMax)
+	setDefault(&opts.RetryMin, DefaultFirstRetry)
+	setDefault(&opts.RetryMax, DefaultLongestRetry)
 	setDefault(&opts.Keep, DefaultKeep)
 	if opts.MaxDeliveries == 0 {
 		opts.MaxDeliveries = DefaultMaxDeliveries

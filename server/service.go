@@ -39,7 +39,7 @@ type Options struct {
 	Metadata        MetadataStyle
 	UpstreamHeaders bool // tell the upstream x-weir-rule, -limit and -remaining of what passes
 
-	Queue       Queue                                   // takes what is over the limit of rules with over_limit: queue; nil: they refuse it
+	Queue       Queue                               // takes what is over the limit of rules with over_limit: queue; nil: they refuse it
 	CounterName func(key, queue limiter.Key) string // what the store calls a counter, for Explain; nil: not told
 }
 

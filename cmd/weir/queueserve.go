@@ -76,15 +76,12 @@ func (o *overflow) find(domain, rule string) *queue.About {
 
 // run gets the secret, and tells the workers of the rules' queues whenever the rules
 // change, again until Redis has heard it.
-func (o *overflow) run(ctx context.Context) error {
+func (o *overflow) run(ctx context.Context) {
 	var told *rules.Set
 	failing := false
 	for {
 		err := o.prepare(ctx, &told)
-		if ctx.Err() != nil {
-			return nil
-		}
-		if (err != nil) != failing {
+		if (err != nil) != failing && ctx.Err() == nil {
 			failing = err != nil
 			if failing {
 				o.log.Warn("queues cannot be used", "err", err)
@@ -94,7 +91,7 @@ func (o *overflow) run(ctx context.Context) error {
 		}
 		select {
 		case <-ctx.Done():
-			return nil
+			return
 		case <-time.After(500 * time.Millisecond):
 		}
 	}
@@ -182,7 +179,7 @@ func openQueues(ctx context.Context, background *errgroup.Group, c *serveConfig,
 		}
 		return nil
 	})
-	background.Go(func() error { return o.run(ctx) })
+	background.Go(func() error { o.run(ctx); return nil })
 	return q, nil
 }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"os"
 	"strings"
@@ -53,10 +54,7 @@ const drainLimit = 10 * time.Second
 // reverse. HTTP is served from the beginning, so that /readyz tells what it waits
 // for; gRPC when rules are loaded, since until then no answer would be right.
 func serve(ctx context.Context, c *serveConfig, stdout, stderr io.Writer) error {
-	log := c.logs.logger(stderr)
-	for _, note := range c.compatNotes {
-		log.Info("compat: " + note)
-	}
+	log := c.logger(stderr)
 	live := rules.NewLive(rules.LiveOptions{
 		Options: rules.Options{OnFailure: c.failurePolicy(), CountDenied: c.countDenied},
 		Logger:  log,
@@ -113,19 +111,13 @@ func serve(ctx context.Context, c *serveConfig, stdout, stderr io.Writer) error 
 		Queue:       queues.forDecisions(),
 		CounterName: func(k, queue limiter.Key) string { return redis.CounterName(c.keyPrefix, k, queue) },
 	})
-	grpcListener, err := listen(ctx, c.grpcAddr)
+	grpcServer, grpcListener, err := serveGRPC(ctx, background, c, service, server.GRPCOptions{
+		MaxConnectionAge: c.maxConnectionAge, Reflection: c.reflection, Health: health, Certificates: certs,
+	})
 	if err != nil {
-		return fmt.Errorf("serving gRPC (--grpc-addr): %w", err)
+		return err
 	}
 	defer grpcListener.Close()
-	grpcServer := server.NewGRPC(service, server.GRPCOptions{MaxConnectionAge: c.maxConnectionAge, Reflection: c.reflection, Health: health, Certificates: certs})
-	background.Go(func() error {
-		if err := grpcServer.Serve(grpcListener); !errors.Is(err, grpc.ErrServerStopped) { // before it began
-			return err
-		}
-		return nil
-	})
-	grpcServer.SetServing(true)
 	web.use(service)
 	ready.state.Store(stateServing)
 	grpcAddr, httpAddr := boundAddr(c.grpcAddr, grpcListener), boundAddr(c.httpAddr, httpListener)
@@ -144,6 +136,32 @@ func serve(ctx context.Context, c *serveConfig, stdout, stderr io.Writer) error 
 	web.stop()
 	cancel()
 	return background.Wait()
+}
+
+// logger returns the log, in which --compat has its say first.
+func (c *serveConfig) logger(w io.Writer) *slog.Logger {
+	log := c.logs.logger(w)
+	for _, note := range c.compatNotes {
+		log.Info("compat: " + note)
+	}
+	return log
+}
+
+// serveGRPC serves until it is drained.
+func serveGRPC(ctx context.Context, background *errgroup.Group, c *serveConfig, service *server.Service, opts server.GRPCOptions) (*server.GRPC, net.Listener, error) {
+	listener, err := listen(ctx, c.grpcAddr)
+	if err != nil {
+		return nil, nil, fmt.Errorf("serving gRPC (--grpc-addr): %w", err)
+	}
+	s := server.NewGRPC(service, opts)
+	background.Go(func() error {
+		if err := s.Serve(listener); !errors.Is(err, grpc.ErrServerStopped) { // before it began
+			return err
+		}
+		return nil
+	})
+	s.SetServing(true)
+	return s, listener, nil
 }
 
 // orNone turns the flag's 0 into the option's "none".

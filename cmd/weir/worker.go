@@ -51,8 +51,8 @@ func (c *workerConfig) addFlags(f *pflag.FlagSet) {
 	c.at.addFlags(f)
 	f.DurationVar(&c.timeout, "timeout", queue.DefaultDeliveryTimeout, "the longest wait for the upstream's answer")
 	f.IntVar(&c.maxDeliveries, "max-deliveries", queue.DefaultMaxDeliveries, "how often a request may fail before it is given up (weir queue retry puts it back)")
-	f.DurationVar(&c.retryMin, "retry-min", queue.DefaultRetryMin, "the first wait after a failure; it doubles with each")
-	f.DurationVar(&c.retryMax, "retry-max", queue.DefaultRetryMax, "the longest wait after a failure")
+	f.DurationVar(&c.retryMin, "retry-min", queue.DefaultFirstRetry, "the first wait after a failure; it doubles with each")
+	f.DurationVar(&c.retryMax, "retry-max", queue.DefaultLongestRetry, "the longest wait after a failure")
 	f.DurationVar(&c.keep, "keep", queue.DefaultKeep, "how long /queue/ID tells of a request that is done")
 	c.logs.addFlags(f)
 }
