@@ -20,7 +20,9 @@ end
 local t = redis.call('TIME')
 local limit, w, unit = tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[8])
 local waiting = redis.call('XLEN', stream)
-if what == 1 then
+if what == 1 and redis.call('EXISTS', record) == 1 then -- sent twice, by the client of a cluster
+  ahead = math.max(0, waiting - 1)
+elseif what == 1 then
   ahead = waiting
   if waiting >= tonumber(ARGV[5]) then return {0, '', ahead, 0} end
   if redis.call('EXISTS', about) == 0 then redis.call('HSET', about, unpack(ARGV, 9)) end

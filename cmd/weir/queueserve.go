@@ -49,9 +49,10 @@ func (q *queueFlags) complete(store string) error {
 
 // overflow is the queues of the rules in force. It is a server.Queue.
 type overflow struct {
-	queues *queue.Queues
-	live   *rules.Live
-	log    *slog.Logger
+	queues  *queue.Queues
+	live    *rules.Live
+	log     *slog.Logger
+	maxBody int64
 }
 
 // Ready implements server.Queue.
@@ -120,6 +121,9 @@ func (o *overflow) prepare(ctx context.Context, told **rules.Set) error {
 
 // Enqueue implements server.Queue.
 func (o *overflow) Enqueue(ctx context.Context, r *rules.Rule, req *weirv1.EnqueueRequest) (*weirv1.EnqueueResponse, error) {
+	if n := int64(len(req.GetRequest().GetBody())); n > o.maxBody {
+		return nil, grpcstatus.Errorf(codes.ResourceExhausted, "the request's body has %d bytes; %d are allowed (--queue-max-body)", n, o.maxBody)
+	}
 	about := o.queues.AboutRule(r)
 	receipt, err := o.queues.Append(ctx, &about, queue.Request{HTTP: req.GetRequest(), Cost: req.Hits, Key: req.IdempotencyKey, Scope: "weir.v1"})
 	if err != nil {
@@ -166,7 +170,7 @@ func openQueues(ctx context.Context, background *errgroup.Group, c *serveConfig,
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("serving queues (--queue-addr): %w", err), queues.Close())
 	}
-	o := &overflow{queues: queues, live: live, log: log}
+	o := &overflow{queues: queues, live: live, log: log, maxBody: c.queue.maxBody}
 	ingest := queue.NewIngest(queue.IngestOptions{Queues: queues, Find: o.find, Direct: c.queue.secret, MaxBody: c.queue.maxBody, Logger: log})
 	q := &queueServing{overflow: o, server: newIngestServer(ingest, certs, log), addr: boundAddr(c.queue.addr, listener)}
 	background.Go(func() error {
