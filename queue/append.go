@@ -30,7 +30,7 @@ var (
 	ErrFull        = errors.New("the queue is full")
 	ErrOtherByKey  = errors.New("the idempotency key belongs to another request")
 	errOddAnswer   = errors.New("a script's answer has another shape than is wanted; does another version of Weir share this Redis under this key prefix?")
-	errNoDeparture = errors.New("the rule's limit is 0: nothing ever departs from its queue")
+	errNoDeparture = fmt.Errorf("%w, and stays so: the rule's limit is 0", ErrFull)
 )
 
 // Request is what is to be queued.

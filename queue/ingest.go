@@ -132,8 +132,10 @@ func (i *Ingest) store(w http.ResponseWriter, r *http.Request, about *About, cos
 	})
 	switch {
 	case errors.Is(err, ErrFull):
-		w.Header().Set("Retry-After", wholeSeconds(about.interval()))
-		refuse(w, http.StatusTooManyRequests, "the queue is full")
+		if about.Limit.Requests > 0 { // else waiting cannot help
+			w.Header().Set("Retry-After", wholeSeconds(about.interval()))
+		}
+		refuse(w, http.StatusTooManyRequests, err.Error())
 	case errors.Is(err, ErrOtherByKey):
 		refuse(w, http.StatusUnprocessableEntity, "another request was sent with this "+HeaderIdempotencyKey)
 	case err != nil:

@@ -139,6 +139,25 @@ func (q *Queues) Announce(ctx context.Context, queues []About) error {
 	return nil
 }
 
+// Announced tells whether Redis knows all of these queues: one that began anew does
+// not.
+func (q *Queues) Announced(ctx context.Context, queues []About) (bool, error) {
+	for i := range queues {
+		n, err := q.client.Exists(ctx, queues[i].about()).Result()
+		if err != nil {
+			return false, unavailable("looking for a queue", err)
+		}
+		listed, err := q.client.SIsMember(ctx, q.index(), q.hash(queues[i].Tag)).Result()
+		if err != nil {
+			return false, unavailable("looking for a queue", err)
+		}
+		if n == 0 || !listed {
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
 // fields are what the hash TAG about has.
 func (a *About) fields() []any {
 	return []any{

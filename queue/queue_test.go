@@ -2,6 +2,7 @@ package queue_test
 
 import (
 	"fmt"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -158,4 +159,44 @@ func TestWithoutRedisNothingIsAcknowledged(t *testing.T) {
 	b.redis.Stop(t)
 	b.wantCode(b.post("/orders", ""), 503)
 	b.wantCode(b.send("GET", a.header.Get("Location"), ""), 503)
+}
+
+func TestARedisThatBeganAnewIsToldAgain(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, 1, 10)
+	known := func(want bool) {
+		t.Helper()
+		if got, err := b.queues.Announced(t.Context(), []queue.About{b.orders}); err != nil || got != want {
+			t.Errorf("announced: %t, %v; want %t", got, err, want)
+		}
+	}
+	known(true)
+	ticket := b.queues.Ticket(&b.orders, 1)
+	b.redis.MustDo(t, "FLUSHALL")
+	known(false)
+	if err := b.queues.LoadSecret(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	other := b.open()
+	if err := other.LoadSecret(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	ingest := queue.NewIngest(queue.IngestOptions{Queues: other, Find: func(_, _ string) *queue.About { return nil }})
+	r := httptest.NewRequest("POST", "/orders", nil)
+	r.Header.Set(queue.HeaderTicket, ticket)
+	w := httptest.NewRecorder()
+	ingest.ServeHTTP(w, r)
+	if w.Code != 202 {
+		t.Errorf("another instance answers %d to a ticket of before", w.Code)
+	}
+}
+
+func TestALimitOf0QueuesNothing(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, 0, 10)
+	a := b.post("/orders", "")
+	b.wantCode(a, 429)
+	if a.header.Get("Retry-After") != "" {
+		t.Errorf("it says when to come again: %v", a.header)
+	}
 }

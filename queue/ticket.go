@@ -39,10 +39,15 @@ type ticket struct {
 var errTicket = errors.New("the request was not sent here by a decision")
 
 // LoadSecret reads what the instances of this Redis sign with, made by the first.
-// Until it has, there are no tickets. It fails with ErrUnavailable.
+// Until it has, there are no tickets. Called again, it puts the secret back if Redis
+// has lost it, or takes over another. It fails with ErrUnavailable.
 func (q *Queues) LoadSecret(ctx context.Context) error {
 	key := q.prefix + "queue-secret"
-	if err := q.client.SetNX(ctx, key, rand.Text()+rand.Text(), 0).Err(); err != nil {
+	ours := []byte(rand.Text() + rand.Text())
+	if known := q.secret.Load(); known != nil {
+		ours = *known
+	}
+	if err := q.client.SetNX(ctx, key, ours, 0).Err(); err != nil {
 		return unavailable("making the secret of the queues", err)
 	}
 	secret, err := q.client.Get(ctx, key).Bytes()

@@ -75,13 +75,25 @@ func (o *overflow) find(domain, rule string) *queue.About {
 	return nil
 }
 
-// run gets the secret, and tells the workers of the rules' queues whenever the rules
-// change, again until Redis has heard it.
+// Whenever rules change, and so often anyhow, run looks whether Redis knows what it
+// must: it may have begun anew.
+const (
+	queueNews  = 500 * time.Millisecond
+	queueCheck = 5 * time.Second
+)
+
+// run keeps the secret, and what workers must know of the rules' queues, in Redis.
 func (o *overflow) run(ctx context.Context) {
 	var told *rules.Set
+	var checked time.Time
 	failing := false
 	for {
-		err := o.prepare(ctx, &told)
+		var err error
+		if set := o.live.Current(); set != told || time.Since(checked) > queueCheck {
+			if err = o.prepare(ctx, set, set != told); err == nil {
+				told, checked = set, time.Now()
+			}
+		}
 		if (err != nil) != failing && ctx.Err() == nil {
 			failing = err != nil
 			if failing {
@@ -93,30 +105,27 @@ func (o *overflow) run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(500 * time.Millisecond):
+		case <-time.After(queueNews):
 		}
 	}
 }
 
-func (o *overflow) prepare(ctx context.Context, told **rules.Set) error {
-	if !o.queues.Ready() {
-		if err := o.queues.LoadSecret(ctx); err != nil {
-			return err
-		}
-	}
-	set := o.live.Current()
-	if set == *told {
-		return nil
+// prepare tells Redis of the set's queues if they are new, or not known there.
+func (o *overflow) prepare(ctx context.Context, set *rules.Set, isNew bool) error {
+	if err := o.queues.LoadSecret(ctx); err != nil {
+		return err
 	}
 	var abouts []queue.About
 	for _, r := range set.Queues() {
 		abouts = append(abouts, o.queues.AboutRule(r))
 	}
-	if err := o.queues.Announce(ctx, abouts); err != nil {
-		return err
+	if !isNew {
+		known, err := o.queues.Announced(ctx, abouts)
+		if err != nil || known {
+			return err
+		}
 	}
-	*told = set
-	return nil
+	return o.queues.Announce(ctx, abouts)
 }
 
 // Enqueue implements server.Queue.
