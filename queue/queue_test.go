@@ -2,6 +2,7 @@ package queue_test
 
 import (
 	"fmt"
+	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
@@ -182,7 +183,7 @@ func TestARedisThatBeganAnewIsToldAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	ingest := queue.NewIngest(queue.IngestOptions{Queues: other, Find: func(_, _ string) *queue.About { return nil }})
-	r := httptest.NewRequest("POST", "/orders", nil)
+	r := httptest.NewRequest(http.MethodPost, "/orders", nil)
 	r.Header.Set(queue.HeaderTicket, ticket)
 	w := httptest.NewRecorder()
 	ingest.ServeHTTP(w, r)
