@@ -201,3 +201,15 @@ func TestALimitOf0QueuesNothing(t *testing.T) {
 		t.Errorf("it says when to come again: %v", a.header)
 	}
 }
+
+func TestATicketIsShortHoweverLongTheNames(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, 1, 10)
+	long := b.orders
+	long.Domain, long.Rule, long.Path = strings.Repeat("é", 50_000), strings.Repeat("é", 50_000), strings.Repeat("é", 50_000)
+	ticket := b.queues.Ticket(&long, 1)
+	if len(ticket) > 4000 {
+		t.Errorf("it has %d bytes", len(ticket))
+	}
+	b.wantCode(b.send("POST", "/orders", "", queue.HeaderTicket, ticket), 202)
+}

@@ -66,7 +66,7 @@ func (q *Queues) Ready() bool { return q.secret.Load() != nil }
 func (q *Queues) Ticket(a *About, cost uint64) string {
 	secret := q.secret.Load()
 	text, err := json.Marshal(ticket{
-		Hash: q.hash(a.Tag), Domain: a.Domain, Rule: a.Rule, Path: a.Path, Counter: a.Counter,
+		Hash: q.hash(a.Tag), Domain: brief(a.Domain), Rule: brief(a.Rule), Path: brief(a.Path), Counter: a.Counter,
 		Limit: a.Limit.Requests, Window: int64(a.Limit.Window.Length), Queue: a.Limit.Queue,
 		Cost: cost, Until: time.Now().Add(ticketLife).UnixMilli(),
 	})
@@ -76,6 +76,9 @@ func (q *Queues) Ticket(a *About, cost uint64) string {
 	body := base64.RawURLEncoding.EncodeToString(text)
 	return body + "." + base64.RawURLEncoding.EncodeToString(mac(*secret, body))
 }
+
+// brief bounds the ticket, which is a header: names are there for people.
+func brief(name string) string { return name[:min(len(name), 200)] }
 
 func mac(secret []byte, text string) []byte {
 	h := hmac.New(sha256.New, secret)

@@ -7,7 +7,8 @@ import (
 )
 
 // metadata reads what a rule carries for whoever reads the answer: plain values
-// that JSON can hold.
+// that JSON can hold. Deeper than maxMetadata no Envoy could read the answer, and
+// would take a refusal for no answer.
 func (r *reader) metadata(f field) map[string]any {
 	if isNull(f.value) {
 		return nil
@@ -21,7 +22,7 @@ func (r *reader) metadata(f field) map[string]any {
 }
 
 func (r *reader) plain(n *yaml.Node, depth int) any {
-	if r.tooDeep(n, depth) {
+	if r.deeper(n, depth, maxMetadata) {
 		return nil
 	}
 	switch n.Kind {

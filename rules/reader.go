@@ -14,7 +14,8 @@ import (
 
 // Bounds that keep a file from costing more than its size warrants.
 const (
-	maxDepth      = 64      // levels of descriptors, metadata or merges
+	maxDepth      = 64      // levels of descriptors or merges
+	maxMetadata   = 24      // levels of metadata; protobuf reads messages 100 deep, a level has three, and access logs wrap them
 	spareVisits   = 100_000 // nodes that aliases may repeat, whatever the file's size
 	visitsPerByte = 4
 	spareText     = 1 << 20 // bytes of text that aliases may repeat, whatever the file's size
@@ -87,11 +88,13 @@ func (r *reader) missing(fs *fields, problem string) {
 }
 
 // tooDeep bounds recursion.
-func (r *reader) tooDeep(n *yaml.Node, depth int) bool {
-	if depth < maxDepth {
+func (r *reader) tooDeep(n *yaml.Node, depth int) bool { return r.deeper(n, depth, maxDepth) }
+
+func (r *reader) deeper(n *yaml.Node, depth, most int) bool {
+	if depth < most {
 		return false
 	}
-	r.fault(n, "deeper than %d levels (does an alias contain itself?)", maxDepth)
+	r.fault(n, "deeper than %d levels (does an alias contain itself?)", most)
 	return true
 }
 

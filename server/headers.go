@@ -212,12 +212,22 @@ const (
 	upstreamRemaining = "x-weir-remaining"
 )
 
+// maxUpstreamRule is where a longer x-weir-rule or x-weir-overflow is cut, in bytes of the rule's
+// label: upstreams refuse requests with long headers.
+const maxUpstreamRule = 1000
+
 // addUpstream adds what the upstream is to know of a request that passes.
 func (a *answer) addUpstream(r *rules.Rule, h *limiter.Hit, d *limiter.Decision) {
 	a.upstream = append(a.upstream,
-		header{upstreamRule, plainASCII(labelOf(r))},
+		header{upstreamRule, briefLabel(r)},
 		header{upstreamLimit, strconv.FormatUint(h.Limit.Requests, 10)},
 		header{upstreamRemaining, strconv.FormatUint(d.Remaining, 10)})
+}
+
+// briefLabel is the label of a hit's rule as a header's value.
+func briefLabel(r *rules.Rule) string {
+	label := labelOf(r)
+	return plainASCII(label[:min(len(label), maxUpstreamRule)])
 }
 
 // labelOf is what to call the rule of a hit to its operator; a limit that came

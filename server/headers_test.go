@@ -105,6 +105,16 @@ func TestHeadersDescribeTheLimitThatMattersMost(t *testing.T) {
 	}
 }
 
+// An upstream refuses a request whose headers are too long.
+func TestTheUpstreamIsNotToldLongNames(t *testing.T) {
+	s := start(t, setup{rules: "rules: [{name: " + strings.Repeat("é", 50_000) + ", match: {a: '*'}, limit: 2, window: 1s}]", service: Options{UpstreamHeaders: true}})
+	for _, h := range s.call(t, request("default", "a=1")).RequestHeadersToAdd {
+		if len(h.Value) > 3*maxUpstreamRule {
+			t.Errorf("%s has %d bytes", h.Key, len(h.Value))
+		}
+	}
+}
+
 // Names may have any bytes: "\xff" by way of !!binary, the rest by escapes.
 func TestTextOfRulesNeverBreaksAnAnswer(t *testing.T) {
 	s := start(t, setup{rules: `

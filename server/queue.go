@@ -25,7 +25,7 @@ func (s *Service) addOverflow(c *call, decisions []limiter.Decision) {
 		return
 	}
 	c.answer.upstream = append(c.answer.upstream,
-		header{overflowHeader, plainASCII(r.Label())}, header{ticketHeader, s.opts.Queue.Ticket(r, cost)})
+		header{overflowHeader, briefLabel(r)}, header{ticketHeader, s.opts.Queue.Ticket(r, cost)})
 }
 
 // overflow is the rule into whose queue the request goes, and what it costs there;

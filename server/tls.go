@@ -149,11 +149,29 @@ func (c *Certificates) read() (f certificateFiles, err error) {
 		if file.path == "" {
 			continue
 		}
-		if *file.to, err = os.ReadFile(file.path); err != nil {
+		if *file.to, err = readRegular(file.path); err != nil {
 			return certificateFiles{}, fmt.Errorf("reading the %s: %w", file.what, err)
 		}
 	}
 	return f, nil
+}
+
+// maxPEM is more than any bundle of authorities has.
+const maxPEM = 16 << 20
+
+// readRegular reads no pipe, whose writer it would wait for, in vain for a stop
+// too.
+func readRegular(path string) ([]byte, error) {
+	info, err := os.Stat(path)
+	switch {
+	case err != nil:
+		return nil, err
+	case !info.Mode().IsRegular():
+		return nil, fmt.Errorf("%s is not a regular file", path)
+	case info.Size() > maxPEM:
+		return nil, fmt.Errorf("%s is larger than %d MiB", path, maxPEM>>20)
+	}
+	return os.ReadFile(path)
 }
 
 func (c *Certificates) parse(f certificateFiles) (*loaded, error) {

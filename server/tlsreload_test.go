@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -220,6 +221,10 @@ func TestABadFileAtTheStartIsNamedWithItsFault(t *testing.T) {
 	dir := t.TempDir()
 	files := testenv.NewAuthority(t).MustIssue(t, dir, testenv.Leaf{})
 	other := testenv.NewAuthority(t).MustIssue(t, t.TempDir(), testenv.Leaf{})
+	pipe := filepath.Join(dir, "pipe")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
 	write := func(name, text string) string {
 		t.Helper()
 		path := filepath.Join(dir, name)
@@ -230,10 +235,11 @@ func TestABadFileAtTheStartIsNamedWithItsFault(t *testing.T) {
 		cert, key, ca string
 		want          string
 	}{
-		{"/nowhere/c.pem", files.Key, "", "reading the certificate: open /nowhere/c.pem: no such file"},
-		{files.Cert, "/nowhere/k.pem", "", "reading the key: open /nowhere/k.pem: no such file"},
-		{files.Cert, files.Key, "/nowhere/ca.pem", "reading the client CA: open /nowhere/ca.pem: no such file"},
-		{dir, files.Key, "", "reading the certificate: read " + dir + ": is a directory"},
+		{"/nowhere/c.pem", files.Key, "", "reading the certificate: stat /nowhere/c.pem: no such file"},
+		{files.Cert, "/nowhere/k.pem", "", "reading the key: stat /nowhere/k.pem: no such file"},
+		{files.Cert, files.Key, "/nowhere/ca.pem", "reading the client CA: stat /nowhere/ca.pem: no such file"},
+		{dir, files.Key, "", "reading the certificate: " + dir + " is not a regular file"},
+		{files.Cert, pipe, "", "reading the key: " + pipe + " is not a regular file"}, // whose writer may never come
 		{write("text", "hello"), files.Key, "", dir + "/text: there is no certificate in it"},
 		{write("bent", "-----BEGIN CERTIFICATE-----\naGVsbG8=\n-----END CERTIFICATE-----\n"), files.Key, "", "certificate " + dir + "/bent: block 1: malformed certificate"},
 		{files.Key, files.Cert, "", "certificate " + files.Key + ": there is no certificate in it"},

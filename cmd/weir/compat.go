@@ -89,12 +89,16 @@ func (e *compatEnv) isTrue(name string) bool {
 	return on
 }
 
-func (e *compatEnv) duration(name string) time.Duration {
+// setDuration sets a flag to a setting that is a duration.
+func (e *compatEnv) setDuration(flag, name string) {
+	if e.has(flag) {
+		return
+	}
 	d, err := time.ParseDuration(e.get(name))
 	if err != nil || d < 0 {
 		e.fail("environment %s is a duration such as 10s, not %q", name, e.get(name))
 	}
-	return d
+	e.set(flag, d.String(), name)
 }
 
 // has tells whether the flag was given; then the settings that it stands for do
@@ -129,7 +133,7 @@ func (e *compatEnv) counts(s compatSetting) bool {
 // refuse fails for what Weir cannot do and must not leave undone in silence.
 func (e *compatEnv) refuse() {
 	for _, s := range compatSettings {
-		if s.fate == refused && e.get(s.name) != s.def && e.counts(s) && !e.has(s.flag) {
+		if s.fate == refused && e.get(s.name) != s.def && !e.has(s.flag) && e.counts(s) {
 			e.fail("environment %s: %s", s.name, s.note)
 		}
 	}
@@ -152,7 +156,7 @@ func (e *compatEnv) charging() {
 	e.set("charge", charge, "STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT")
 	e.set("count-denied", "true", "STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT")
 	for _, name := range []string{"SHADOW_MODE", "QUOTA_MODE"} {
-		if e.isTrue(name) {
+		if !e.has("shadow") && e.isTrue(name) {
 			e.set("shadow", "true", name)
 		}
 	}
@@ -165,7 +169,7 @@ func (e *compatEnv) addresses() {
 		grpc = "unix:" + e.get("GRPC_UDS")
 	}
 	e.set("grpc-addr", grpc, "GRPC_HOST, GRPC_PORT, GRPC_UDS")
-	e.set("max-connection-age", e.duration("GRPC_MAX_CONNECTION_AGE").String(), "GRPC_MAX_CONNECTION_AGE")
+	e.setDuration("max-connection-age", "GRPC_MAX_CONNECTION_AGE")
 }
 
 func (e *compatEnv) store() {
@@ -173,7 +177,7 @@ func (e *compatEnv) store() {
 		e.set("key-prefix", e.get("CACHE_KEY_PREFIX"), "CACHE_KEY_PREFIX")
 	}
 	if e.given("REDIS_TIMEOUT") {
-		e.set("store-timeout", e.duration("REDIS_TIMEOUT").String(), "REDIS_TIMEOUT")
+		e.setDuration("store-timeout", "REDIS_TIMEOUT")
 	}
 	switch {
 	case e.has("store"):
@@ -214,8 +218,11 @@ func (e *compatEnv) redisURL() string {
 	switch {
 	case strings.Contains(at, "://"):
 		scheme, rest, _ := strings.Cut(at, "://")
-		if scheme == "redis" && encrypted {
+		switch {
+		case encrypted && scheme == "redis":
 			scheme = "rediss"
+		case encrypted && scheme != "rediss":
+			e.fail("environment REDIS_TLS: REDIS_URL of %s:// says by itself whether it is encrypted; give --store", scheme)
 		}
 		if strings.Contains(rest, "@") {
 			user = ""

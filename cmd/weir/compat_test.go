@@ -70,6 +70,8 @@ func TestTheirSettingsBecomeFlags(t *testing.T) {
 		{"sentinels", "", "REDIS_TYPE=sentinel REDIS_URL=main,s1:26379,s2:26379 REDIS_AUTH=p", "store=redis+sentinel://:p@s1:26379,s2:26379/main"},
 		{"a cluster", "", "REDIS_TYPE=CLUSTER REDIS_URL=n1:6379,n2:6379 REDIS_TLS=true", "store=redis+cluster://n1:6379,n2:6379?tls=true"},
 		{"the flag wins over what it stands for", "--store memory", "REDIS_TYPE=odd REDIS_URL=x REDIS_TLS=true REDIS_TLS_CACERT=f BACKEND_TYPE=memcache", "store=memory"},
+		{"the flag wins over what cannot be read", "--store memory --max-connection-age 1m --store-timeout 1s --shadow",
+			"REDIS_TLS=odd REDIS_TLS_CACERT=f GRPC_MAX_CONNECTION_AGE=odd REDIS_TIMEOUT=odd SHADOW_MODE=odd", "store=memory max-connection-age=1m0s store-timeout=1s shadow=true"},
 		{"times and prefixes", "", "REDIS_TIMEOUT=30ms CACHE_KEY_PREFIX=rl: GRPC_MAX_CONNECTION_AGE=5m", "store-timeout=30ms key-prefix=rl: max-connection-age=5m0s"},
 		{"files", "", "RUNTIME_ROOT=/data RUNTIME_SUBDIRECTORY=ratelimit RUNTIME_APPDIRECTORY=rules", "rules=[/data/ratelimit/rules]"},
 		{"xDS", "", "CONFIG_TYPE=GRPC_XDS_SOTW", "rules=[xds://localhost:18000] xds-node-id=default"},
@@ -105,6 +107,7 @@ func TestWhatWeirCannotDoEndsTheStart(t *testing.T) {
 		{"BACKEND_TYPE=memcache", "BACKEND_TYPE"},
 		{"REDIS_URL=r:1 REDIS_TLS=true REDIS_TLS_CACERT=f", "SSL_CERT_FILE"},
 		{"REDIS_URL=r:1 REDIS_TLS=true REDIS_TLS_SKIP_HOSTNAME_VERIFICATION=true", "skip_verify"},
+		{"REDIS_URL=redis+cluster://r:1 REDIS_TLS=true", "REDIS_TLS"}, // not in plain text
 		{"REDIS_URL=m,r:1 REDIS_TYPE=SENTINEL REDIS_SENTINEL_AUTH=p", "sentinels"},
 		{"REDIS_URL=r:1 REDIS_TYPE=SENTINEL", "MASTER,host:port"},
 		{"REDIS_URL=r:1 REDIS_TYPE=odd", "SINGLE, SENTINEL or CLUSTER"},

@@ -115,6 +115,8 @@ func TestServeEndsForFaultyTLS(t *testing.T) {
 		{[]string{"--tls-cert", c.server.Cert}, exitWrongUse, "--tls-cert and --tls-key go together"},
 		{[]string{"--tls-key", c.server.Key}, exitWrongUse, "--tls-cert and --tls-key go together"},
 		{[]string{"--tls-client-ca", c.client.CA}, exitWrongUse, "--tls-client-ca: there is no TLS without"},
+		{append([]string{"--tls-client-ca", ""}, c.mutual[:4]...), exitWrongUse, "--tls-client-ca is empty"},
+		{[]string{"--tls-cert", "", "--tls-key", ""}, exitWrongUse, "--tls-cert is empty"},
 		{[]string{"--http-tls", "on"}, exitWrongUse, "--http-tls on: there is no TLS without"},
 		{append([]string{"--tls-client-san", "a"}, c.mutual[:4]...), exitWrongUse, "--tls-client-san: clients need no certificate"},
 		{append([]string{"--tls-client-san", "a*b.test"}, c.mutual...), exitWrongUse, `--tls-client-san "a*b.test": it is a DNS name`},

@@ -38,6 +38,12 @@ func (t *tlsFlags) addFlags(f *pflag.FlagSet) {
 
 // complete checks that the flags go together.
 func (t *tlsFlags) complete(f *pflag.FlagSet) error {
+	for _, name := range []string{"tls-cert", "tls-key", "tls-client-ca"} {
+		// An empty variable of a script must not let in who has no certificate.
+		if flag := f.Lookup(name); flag.Changed && flag.Value.String() == "" {
+			return usagef("--%s is empty; name a file, or leave the flag out", name)
+		}
+	}
 	switch {
 	case (t.cert == "") != (t.key == ""):
 		return usagef("--tls-cert and --tls-key go together; give both, or neither for plain text")

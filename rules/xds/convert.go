@@ -23,7 +23,7 @@ import (
 const typeURL = "type.googleapis.com/ratelimit.config.ratelimit.v3.RateLimitConfig"
 
 const (
-	maxDepth = 64        // levels of descriptors and of metadata, as in files
+	maxDepth = 64        // levels of descriptors, as in files, and of metadata, which rules bound more closely
 	maxText  = 128 << 20 // bytes of YAML: indenting makes many of few
 )
 
