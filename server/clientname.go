@@ -29,6 +29,9 @@ const (
 // before .example.com; a URI is taken as it is.
 func ParseClientName(text string) (ClientName, error) {
 	if ip, err := netip.ParseAddr(text); err == nil {
+		if ip.Zone() != "" {
+			return ClientName{}, errors.New("no certificate has an IP address with a zone")
+		}
 		return ClientName{ipName, ip.Unmap().String()}, nil
 	}
 	if strings.Contains(text, "://") {

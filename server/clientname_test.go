@@ -52,7 +52,7 @@ func TestClientNamesAreThoseOfTheCertificate(t *testing.T) {
 }
 
 func TestWhatIsNoClientName(t *testing.T) {
-	for _, text := range []string{"", "*", "*.", ".", "a..b", "a.*.b", "e*.example.com", "a b", "müller.test", "a@b.c", "10.0.0.0/8", "spiffe://a/*", "://", "a:80", "[::1]"} {
+	for _, text := range []string{"", "*", "*.", ".", "a..b", "a.*.b", "e*.example.com", "a b", "müller.test", "a@b.c", "10.0.0.0/8", "spiffe://a/*", "://", "a:80", "[::1]", "fe80::1%eth0"} {
 		if n, err := ParseClientName(text); err == nil {
 			t.Errorf("%q is taken as %+v", text, n)
 		}

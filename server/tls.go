@@ -10,12 +10,14 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"io"
 	"log"
 	"log/slog"
 	"net"
 	"os"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"google.golang.org/grpc/credentials"
@@ -162,7 +164,12 @@ const maxPEM = 16 << 20
 // readRegular reads no pipe, whose writer it would wait for, in vain for a stop
 // too.
 func readRegular(path string) ([]byte, error) {
-	info, err := os.Stat(path)
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
 	switch {
 	case err != nil:
 		return nil, err
@@ -171,7 +178,7 @@ func readRegular(path string) ([]byte, error) {
 	case info.Size() > maxPEM:
 		return nil, fmt.Errorf("%s is larger than %d MiB", path, maxPEM>>20)
 	}
-	return os.ReadFile(path)
+	return io.ReadAll(f)
 }
 
 func (c *Certificates) parse(f certificateFiles) (*loaded, error) {

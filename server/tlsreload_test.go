@@ -235,9 +235,9 @@ func TestABadFileAtTheStartIsNamedWithItsFault(t *testing.T) {
 		cert, key, ca string
 		want          string
 	}{
-		{"/nowhere/c.pem", files.Key, "", "reading the certificate: stat /nowhere/c.pem: no such file"},
-		{files.Cert, "/nowhere/k.pem", "", "reading the key: stat /nowhere/k.pem: no such file"},
-		{files.Cert, files.Key, "/nowhere/ca.pem", "reading the client CA: stat /nowhere/ca.pem: no such file"},
+		{"/nowhere/c.pem", files.Key, "", "reading the certificate: open /nowhere/c.pem: no such file"},
+		{files.Cert, "/nowhere/k.pem", "", "reading the key: open /nowhere/k.pem: no such file"},
+		{files.Cert, files.Key, "/nowhere/ca.pem", "reading the client CA: open /nowhere/ca.pem: no such file"},
 		{dir, files.Key, "", "reading the certificate: " + dir + " is not a regular file"},
 		{files.Cert, pipe, "", "reading the key: " + pipe + " is not a regular file"}, // whose writer may never come
 		{write("text", "hello"), files.Key, "", dir + "/text: there is no certificate in it"},
