@@ -7,12 +7,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
+	"net/http/httptrace"
 	"net/url"
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	goredis "github.com/redis/go-redis/v9"
@@ -25,6 +26,9 @@ import (
 var departLua string
 
 var departScript = goredis.NewScript(departLua)
+
+// A full Redis counts, too; see lock.go.
+var triesScript = goredis.NewScript(`redis.call('HDEL', KEYS[1], 'why') return redis.call('HINCRBY', KEYS[1], 'tries', 1)`)
 
 // What the upstream is told of a request that was queued.
 const (
@@ -69,7 +73,7 @@ func (w *Worker) deliver(ctx context.Context, tag string, e *Entry, s *schedule)
 		}
 		w.log.Warn("a delivery failed", "queue", e.about.Name(), "id", e.ID, "delivery", delivery, "why", answer.why)
 		if answer.reached {
-			tries, err := w.q.client.HIncrBy(last, e.about.record(e.name), "tries", 1).Result()
+			tries, err := triesScript.Run(last, w.q.client, []string{e.about.record(e.name)}).Int64()
 			if err != nil {
 				return unavailable("counting a request's tries", err)
 			}
@@ -138,12 +142,13 @@ func (w *Worker) send(ctx context.Context, e *Entry, delivery int64) answer {
 	if err != nil {
 		return answer{reached: true, why: err.Error()} // it never will be better: it is given up in the end
 	}
-	resp, err := w.http.Do(r)
+	// Without a connection the upstream has not had it, whatever the error looks like: a
+	// timeout while dialing is the client's, not the dialer's.
+	var connected atomic.Bool
+	trace := &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { connected.Store(true) }}
+	resp, err := w.client(r).Do(r.WithContext(httptrace.WithClientTrace(ctx, trace)))
 	if err != nil {
-		var dial *net.OpError
-		refused := errors.As(err, &dial) && dial.Op == "dial"
-		var lookup *net.DNSError
-		return answer{reached: !refused && !errors.As(err, &lookup), why: withoutURL(err).Error()}
+		return answer{reached: connected.Load(), why: withoutURL(err).Error()}
 	}
 	defer resp.Body.Close()
 	_, _ = io.CopyN(io.Discard, resp.Body, 1<<20) // so that the connection can be used again
@@ -152,13 +157,24 @@ func (w *Worker) send(ctx context.Context, e *Entry, delivery int64) answer {
 	case resp.StatusCode >= 500 && resp.StatusCode != http.StatusNotImplemented && resp.StatusCode != http.StatusHTTPVersionNotSupported,
 		resp.StatusCode == http.StatusTooManyRequests, resp.StatusCode == http.StatusRequestTimeout, resp.StatusCode == http.StatusTooEarly:
 		a.why = "the upstream answered " + resp.Status
-		if s, err := strconv.ParseUint(resp.Header.Get("Retry-After"), 10, 16); err == nil {
-			a.after = min(time.Duration(s)*time.Second, w.opts.RetryMax)
+		if s, err := strconv.ParseUint(resp.Header.Get("Retry-After"), 10, 63); err == nil {
+			a.after = min(time.Duration(min(s, 1<<31))*time.Second, w.opts.RetryMax)
 		}
 	default:
 		a.final = true
 	}
 	return a
+}
+
+// client sends a request once only. http.Transport would by itself send one again
+// that has an Idempotency-Key, when a connection that was used before breaks: the
+// upstream had it twice then, uncounted and faster than the rate. It cannot do so to a
+// body that it cannot rewind (request), nor on a connection that is new.
+func (w *Worker) client(r *http.Request) *http.Client {
+	if r.Body == nil || r.Body == http.NoBody {
+		return w.fresh
+	}
+	return w.http
 }
 
 // withoutURL is what went wrong, without the address, which may hold secrets.
@@ -178,6 +194,7 @@ func (w *Worker) request(ctx context.Context, e *Entry, delivery int64) (*http.R
 	if err != nil {
 		return nil, err
 	}
+	r.GetBody = nil // see client
 	r.Header.Set(HeaderDelivery, strconv.FormatInt(delivery, 10))
 	r.Header.Set(HeaderQueueID, e.ID)
 	if ms, _, ok := strings.Cut(e.entry, "-"); ok {
@@ -207,6 +224,9 @@ func newRequest(ctx context.Context, base string, h *weirv1.HttpRequest) (*http.
 			return nil, fmt.Errorf("the header %.100q is none, or its value is not", line.GetName())
 		}
 		r.Header.Add(line.Name, string(line.Value))
+	}
+	if !httpguts.ValidHostHeader(h.Authority) {
+		return nil, fmt.Errorf("the authority %.100q is no host", h.Authority)
 	}
 	r.Host = h.Authority // "": the upstream's own
 	return r, nil

@@ -23,6 +23,7 @@ if u > 0 then return {0, math.ceil(u / limit), 0} end
 -- interval.
 local add = tonumber(ARGV[6]) * w
 u = math.max(math.ceil(add / 2), add - tonumber(ARGV[7]) * limit)
+redis.call('DEL', KEYS[3]) -- a full Redis allows what takes memory after this alone; see lock.go
 redis.call('PSETEX', KEYS[3], math.max(1, math.ceil(math.ceil(u / limit) * unit / 1000)), struct.pack('<I7I7', u, now))
 redis.call('HSET', KEYS[4], 'state', 'delivering')
 return {1, redis.call('HINCRBY', KEYS[4], 'deliveries', 1), math.ceil(u / limit)}

@@ -138,6 +138,8 @@ func (i *Ingest) store(w http.ResponseWriter, r *http.Request, about *About, cos
 		refuse(w, http.StatusTooManyRequests, err.Error())
 	case errors.Is(err, ErrOtherByKey):
 		refuse(w, http.StatusUnprocessableEntity, "another request was sent with this "+HeaderIdempotencyKey)
+	case errors.Is(err, ErrRequest):
+		refuse(w, http.StatusBadRequest, err.Error())
 	case err != nil:
 		i.opts.Logger.Warn("a request was not queued", "queue", about.Name(), "err", err)
 		w.Header().Set("Retry-After", "1")

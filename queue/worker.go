@@ -48,7 +48,8 @@ type Worker struct {
 	q    *Queues
 	log  *slog.Logger
 	name string // whose lock it is
-	http *http.Client
+
+	http, fresh *http.Client // fresh: each request on a connection of its own; see client
 
 	mu   sync.Mutex
 	here map[string]*About // by tag, the queues that are attended to, as they are now
@@ -71,13 +72,23 @@ func NewWorker(opts WorkerOptions) *Worker {
 		transport.DisableCompression = true // the upstream is to see what the client asked for
 		opts.Transport = transport
 	}
+	fresh := opts.Transport
+	if t, ok := fresh.(*http.Transport); ok {
+		t = t.Clone()
+		t.DisableKeepAlives = true
+		fresh = t
+	}
 	return &Worker{
 		opts: opts, q: opts.Queues, log: opts.Logger, name: rand.Text(), here: map[string]*About{},
-		http: &http.Client{
-			Transport:     opts.Transport,
-			Timeout:       opts.Timeout,
-			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }, // it is the client's to follow
-		},
+		http: newClient(opts.Transport, opts.Timeout), fresh: newClient(fresh, opts.Timeout),
+	}
+}
+
+func newClient(transport http.RoundTripper, timeout time.Duration) *http.Client {
+	return &http.Client{
+		Transport:     transport,
+		Timeout:       timeout,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }, // it is the client's to follow
 	}
 }
 
@@ -142,9 +153,14 @@ func (w *Worker) about(tag string) *About {
 // attend takes a queue's lock whenever it is free, and empties the queue as long as
 // it has it.
 func (w *Worker) attend(ctx context.Context, tag string) {
+	failing := false
 	for sleep(ctx, lockLife/6+jitter(lockLife/6)) {
 		a := w.about(tag)
 		locked, err := w.takeLock(ctx, a)
+		if (err != nil) != failing && ctx.Err() == nil {
+			failing = err != nil
+			w.log.Log(ctx, levelOf(failing), "taking the lock of a queue", "queue", a.Name(), "err", err)
+		}
 		if err != nil || !locked {
 			continue
 		}
@@ -185,6 +201,9 @@ func (w *Worker) empty(ctx context.Context, tag string) {
 	}
 }
 
+// groupScript makes a stream's group, in a full Redis too; see lock.go. No entry is 0-1.
+var groupScript = goredis.NewScript(`redis.call('XDEL', KEYS[1], '0-1') return redis.pcall('XGROUP', 'CREATE', KEYS[1], ARGV[1], '0', 'MKSTREAM')`)
+
 // next is the first of a queue: what was begun before, or else who waits longest.
 func (w *Worker) next(ctx context.Context, a *About) (*Entry, error) {
 	for _, from := range []string{"0", ">"} {
@@ -195,7 +214,7 @@ func (w *Worker) next(ctx context.Context, a *About) (*Entry, error) {
 		case errors.Is(err, goredis.Nil):
 			continue
 		case err != nil && strings.HasPrefix(err.Error(), "NOGROUP"):
-			err = w.q.client.XGroupCreateMkStream(ctx, a.stream(), group, "0").Err()
+			err = groupScript.Run(ctx, w.q.client, []string{a.stream()}, group).Err()
 			if err != nil && !strings.HasPrefix(err.Error(), "BUSYGROUP") {
 				return nil, unavailable("making a queue's group", err)
 			}

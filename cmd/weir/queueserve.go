@@ -230,13 +230,14 @@ func newIngestServer(handler http.Handler, certs *server.Certificates, log *slog
 	protocols.SetHTTP1(true)
 	protocols.SetUnencryptedHTTP2(true)
 	s := &http.Server{
-		Handler:           handler,
-		Protocols:         protocols,
-		ReadHeaderTimeout: 5 * time.Second,
-		ReadTimeout:       30 * time.Second,
-		WriteTimeout:      time.Minute,
-		IdleTimeout:       time.Minute,
-		ErrorLog:          server.HTTPErrorLog(log),
+		Handler:                      handler,
+		DisableGeneralOptionsHandler: true, // else OPTIONS * were answered 200, and not queued
+		Protocols:                    protocols,
+		ReadHeaderTimeout:            5 * time.Second,
+		ReadTimeout:                  30 * time.Second,
+		WriteTimeout:                 time.Minute,
+		IdleTimeout:                  time.Minute,
+		ErrorLog:                     server.HTTPErrorLog(log),
 	}
 	if certs != nil {
 		s.TLSConfig = certs.Config("h2", "http/1.1")

@@ -1,0 +1,177 @@
+package queue_test
+
+import (
+	"bufio"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	weirv1 "weir/api/weir/v1"
+	"weir/queue"
+)
+
+// An http.Transport sends a request with an Idempotency-Key again by itself when a
+// connection that was used before breaks.
+func TestEachDeliveryIsCountedAlsoWhenConnectionsBreak(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct{ method, body, remark string }{
+		{"POST", "x", "with a body"},
+		{"POST", "", "without"},
+		{"GET", "", "of a method that is repeated without a key, too"},
+	} {
+		t.Run(tt.method+" "+tt.remark, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t, 1000, 10)
+			for range 3 {
+				b.wantCode(b.send(tt.method, "/a", tt.body, "X-Weir-Queue", "d/orders", "X-Weir-Queue-Secret", direct), 202)
+			}
+			u := &upstream{}
+			perConn := map[string]int{}
+			u.Server = httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+				u.mu.Lock()
+				u.got = append(u.got, delivered{at: time.Now(), header: r.Header})
+				n := len(u.got)
+				perConn[r.RemoteAddr]++
+				used := perConn[r.RemoteAddr] > 1
+				u.mu.Unlock()
+				if used || n == 4 { // it has had the request, and says nothing
+					panic(http.ErrAbortHandler)
+				}
+			}))
+			t.Cleanup(u.Close)
+			b.work(u, impatient)
+			await(t, "all are delivered", func() bool {
+				n, err := b.queues.Overviews(t.Context())
+				return err == nil && n[0].Waiting == 0
+			})
+			seen := map[string]bool{}
+			for _, d := range u.all() {
+				which := d.header.Get(queue.HeaderQueueID) + " " + d.header.Get(queue.HeaderDelivery)
+				if seen[which] {
+					t.Errorf("delivery %s was there twice", which)
+				}
+				seen[which] = true
+			}
+		})
+	}
+}
+
+func TestAnUpstreamThatTakesNoConnectionFailsNoRequest(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, 1000, 10)
+	r := b.post("/a", "x")
+	u := newUpstream(t, nil)
+	opts := impatient
+	opts.MaxDeliveries, opts.Timeout = 1, 20*time.Millisecond
+
+	u.Server.Close()
+	mute, err := net.Listen("tcp", "127.0.0.1:0") // takes connections, and never says hello
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { mute.Close() })
+	u.URL = "https://" + mute.Addr().String()
+	b.work(u, opts)
+	await(t, "it was tried often", func() bool { return b.send("GET", r.header.Get("Location"), "").body["deliveries"].(float64) > 4 })
+	if s := b.state(r); s != queue.StateDelivering {
+		t.Errorf("it is %s", s)
+	}
+}
+
+func TestALongRetryAfterIsRespectedUpToTheLongestWait(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, 1000, 10)
+	b.wantCode(b.post("/a", "x"), 202)
+	u := &upstream{}
+	u.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		u.mu.Lock()
+		u.got = append(u.got, delivered{at: time.Now()})
+		n := len(u.got)
+		u.mu.Unlock()
+		if n == 1 {
+			w.Header().Set("Retry-After", "100000")
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+	}))
+	t.Cleanup(u.Close)
+	b.work(u, queue.WorkerOptions{RetryMin: time.Millisecond, RetryMax: 2 * time.Second})
+	await(t, "it is tried again", func() bool { return len(u.all()) == 2 })
+	if got := u.all(); got[1].at.Sub(got[0].at) < 1900*time.Millisecond {
+		t.Errorf("tried again after %v", got[1].at.Sub(got[0].at))
+	}
+}
+
+func TestAFullRedisIsEmptied(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, 1000, 10)
+	for range 3 {
+		b.wantCode(b.post("/a", "x"), 202)
+	}
+	client := goredis.NewClient(&goredis.Options{Addr: b.redis.Addr})
+	t.Cleanup(func() { client.Close() })
+	if err := client.ConfigSet(t.Context(), "maxmemory", "1").Err(); err != nil {
+		t.Fatal(err)
+	}
+	b.wantCode(b.post("/b", "x"), 503)
+	opts := impatient
+	opts.MaxDeliveries = 2
+	u := newUpstream(t, func(n int, _ delivered) int { return []int{200, 500, 500, 200}[min(n, 3)] }) // one is given up
+	b.work(u, opts)
+	await(t, "it is empty", func() bool {
+		n, err := b.queues.Overviews(t.Context())
+		return err == nil && n[0].Waiting == 0
+	})
+	if n := len(u.all()); n != 4 {
+		t.Errorf("%d deliveries, want 4", n)
+	}
+}
+
+func TestWhatCannotBeReplayedIsRefusedForGood(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, 1000, 10)
+	conn, err := net.Dial("tcp", strings.TrimPrefix(b.ingest.URL, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	_, _ = conn.Write([]byte("GET /a?b#%zz HTTP/1.1\r\nHost: a\r\nX-Weir-Queue: d/orders\r\nX-Weir-Queue-Secret: " + direct + "\r\n\r\n"))
+	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusBadRequest {
+		t.Errorf("answered %d, want 400", resp.StatusCode)
+	}
+	_, err = b.queues.Append(t.Context(), &b.orders, queue.Request{HTTP: &weirv1.HttpRequest{Path: []byte("/"), Authority: "a b\n"}})
+	if err == nil {
+		t.Error("an authority that is none was queued")
+	}
+}
+
+func TestTheSecretOutlivesARedisThatLosesIt(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, 1000, 10)
+	ticket := b.queues.Ticket(&b.orders, 1)
+	client := goredis.NewClient(&goredis.Options{Addr: b.redis.Addr})
+	t.Cleanup(func() { client.Close() })
+	if err := client.FlushAll(t.Context()).Err(); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.queues.LoadSecret(t.Context()); err != nil { // as serve does now and then
+		t.Fatal(err)
+	}
+	other := b.open() // an instance that starts afterwards
+	if err := other.LoadSecret(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	ingest := httptest.NewServer(queue.NewIngest(queue.IngestOptions{Queues: other}))
+	t.Cleanup(ingest.Close)
+	b.ingest.URL = ingest.URL
+	b.wantCode(b.send("POST", "/a", "x", queue.HeaderOverflow, "orders", queue.HeaderTicket, ticket), 202)
+}
