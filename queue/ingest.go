@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"bytes"
 	"crypto/subtle"
 	"encoding/json"
 	"errors"
@@ -147,8 +148,13 @@ func (i *Ingest) store(w http.ResponseWriter, r *http.Request, about *About, cos
 	default:
 		w.Header().Set("Location", statusPath+receipt.ID)
 		w.Header().Set("Retry-After", wholeSeconds(receipt.DepartsAfter))
-		state := Status{ID: receipt.ID, State: StateWaiting, Ahead: receipt.Ahead}
-		write(w, http.StatusAccepted, map[string]any{"id": state.ID, "state": state.State, "ahead": state.Ahead, "duplicate": receipt.Duplicate})
+		state := StateWaiting
+		if receipt.Duplicate { // it may be farther
+			if s, err := i.opts.Queues.Status(r.Context(), receipt.ID); err == nil {
+				state, receipt.Ahead = s.State, s.Ahead
+			}
+		}
+		write(w, http.StatusAccepted, map[string]any{"id": receipt.ID, "state": state, "ahead": receipt.Ahead, "duplicate": receipt.Duplicate})
 	}
 }
 
@@ -162,6 +168,9 @@ func (i *Ingest) why(code int) string {
 	return "the request's body ended early"
 }
 
+// readChunk is how much of a body may be read before it is counted.
+const readChunk = 32 << 10
+
 // read reads the body. The code says what went wrong; 0: nothing. What all bodies
 // take together is bounded: release gives this one's share back.
 func (i *Ingest) read(w http.ResponseWriter, r *http.Request) (body []byte, release func(), code int) {
@@ -169,24 +178,27 @@ func (i *Ingest) read(w http.ResponseWriter, r *http.Request) (body []byte, rele
 	if r.ContentLength > i.opts.MaxBody {
 		return nil, release, http.StatusRequestEntityTooLarge
 	}
-	share := r.ContentLength
-	if share < 0 {
-		share = i.opts.MaxBody
-	}
-	if !i.busy.take(share) {
-		w.Header().Set("Retry-After", "1")
-		return nil, release, http.StatusServiceUnavailable
-	}
+	var share int64
 	release = func() { i.busy.give(share) }
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, i.opts.MaxBody))
-	var tooLarge *http.MaxBytesError
-	switch {
-	case errors.As(err, &tooLarge):
-		return nil, release, http.StatusRequestEntityTooLarge
-	case err != nil:
-		return nil, release, http.StatusBadRequest
+	var read bytes.Buffer
+	bounded := http.MaxBytesReader(w, r.Body, i.opts.MaxBody)
+	for {
+		n, err := io.CopyN(&read, bounded, readChunk)
+		var tooLarge *http.MaxBytesError
+		switch {
+		case errors.As(err, &tooLarge):
+			return nil, release, http.StatusRequestEntityTooLarge
+		case err != nil && !errors.Is(err, io.EOF):
+			return nil, release, http.StatusBadRequest
+		case !i.busy.take(n): // what has come, not what is announced: a silent client holds nothing
+			w.Header().Set("Retry-After", "1")
+			return nil, release, http.StatusServiceUnavailable
+		}
+		share += n
+		if err != nil {
+			return read.Bytes(), release, 0
+		}
 	}
-	return body, release, 0
 }
 
 // unreplayable says what of a request makes no sense later; "": nothing.

@@ -112,7 +112,7 @@ func TestAnIdempotencyKeyQueuesOnce(t *testing.T) {
 	}
 	done := b.post("/orders", "apples", key, "k1")
 	b.wantCode(done, 202)
-	if done.header.Get("Location") != first.header.Get("Location") || len(u.all()) != 2 {
+	if done.header.Get("Location") != first.header.Get("Location") || len(u.all()) != 2 || done.body["state"] != queue.StateDone {
 		t.Errorf("after it was done: %v, %d deliveries", done.body, len(u.all()))
 	}
 }

@@ -49,7 +49,7 @@ func CompileWith(options Options, docs ...*Document) (*Set, error) {
 	slices.SortFunc(docs, func(a, b *Document) int {
 		return cmp.Or(strings.Compare(a.Name, b.Name), bytes.Compare(a.digest[:], b.digest[:]))
 	})
-	c := compiler{options: options, domains: map[string]*domain{}, builders: map[string]*builder{}}
+	c := compiler{options: options, domains: map[string]*domain{}, builders: map[string]*builder{}, queues: map[[2]string]*Rule{}}
 	set := &Set{domains: c.domains, options: options, version: version(docs)}
 	for _, doc := range docs {
 		c.faults = append(c.faults, doc.faults...)
@@ -87,6 +87,7 @@ type compiler struct {
 	options  Options
 	domains  map[string]*domain
 	builders map[string]*builder
+	queues   map[[2]string]*Rule // by domain and label
 	faults   Faults
 	paths    int // bytes of the paths of all rules
 }
@@ -139,7 +140,23 @@ func (c *compiler) add(file string, d *draft) {
 		return
 	}
 	n.rule = newRule(c.options, file, d)
+	c.checkQueueName(n.rule, file, d)
 	dom.rules = append(dom.rules, n.rule)
+}
+
+// checkQueueName finds queues that could not be told apart by their names.
+func (c *compiler) checkQueueName(r *Rule, file string, d *draft) {
+	if r.Overflow == nil {
+		return
+	}
+	name := [2]string{r.Domain, r.Label()}
+	if other := c.queues[name]; other != nil {
+		c.faults = append(c.faults, Fault{
+			File: file, Line: d.at.line, Col: d.at.col,
+			Msg: "the rule with over_limit: queue at " + other.Place + " has the same name, by which queues are told apart",
+		})
+	}
+	c.queues[name] = r
 }
 
 // version digests what the documents say, whatever their names and order.
