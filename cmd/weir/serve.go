@@ -142,7 +142,7 @@ func serve(ctx context.Context, c *serveConfig, stdout, stderr io.Writer) error 
 func (c *serveConfig) logger(w io.Writer) *slog.Logger {
 	log := c.logs.logger(w)
 	for _, note := range c.compatNotes {
-		log.Info("compat: " + note)
+		log.Warn("compat: " + note) // their own default shows no less
 	}
 	return log
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
@@ -187,15 +188,19 @@ func (r *running) probe(t *testing.T, c corev1.Container) {
 	}
 }
 
-// freeAddr is a port that was free a moment ago.
+// freeAddr is a port that was free a moment ago, for all addresses of this machine:
+// none of those that the system gives to connections, which come and go.
 func freeAddr(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	for range 100 {
+		port := fmt.Sprint(18000 + rand.IntN(3000))
+		if l, err := net.Listen("tcp", "0.0.0.0:"+port); err == nil {
+			l.Close()
+			return "127.0.0.1:" + port
+		}
 	}
-	defer l.Close()
-	return l.Addr().String()
+	t.Fatal("no port is free")
+	return ""
 }
 
 // ruleStatus is some of what /rules tells.
