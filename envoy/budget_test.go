@@ -65,6 +65,8 @@ func TestATokenBudgetIsChargedWhatAnAnswerCost(t *testing.T) {
 			for _, say := range []string{`JSON null`, `JSON "many"`, `application/json {"error": {}}`, `application/json not JSON`, `text/plain hello`, `application/json `} {
 				ask("no count", "ann", say, 200)
 			}
+			ask("a charset beside the content type", "bob", `application/json;charset=utf-8 {"usage":{"total_tokens":100}}`, 200)
+			a.charged(t, 900, "llm", "tokens_of=bob")
 			long := ask("a long one", "ann", "LONG 100", 200)
 			if len(long.body) < 6_000_000 {
 				t.Errorf("%d bytes of the answer arrive", len(long.body))

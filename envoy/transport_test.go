@@ -154,6 +154,24 @@ func TestCertificatesAreReplacedUnderLoad(t *testing.T) {
 	}
 }
 
+// Health checks speak the cluster's TLS, and must offer h2 as requests do.
+func TestHealthChecksWorkOverTLS(t *testing.T) {
+	t.Parallel()
+	m := newMesh(t)
+	weir := m.weir(t)
+	config := append(m.config(t, weir.GRPCAddr), "      load_assignment:\n        cluster_name: weir\n", `      health_checks:
+        - {timeout: 5s, interval: 0.1s, no_traffic_interval: 0.1s, unhealthy_threshold: 1, healthy_threshold: 1, grpc_health_check: {service_name: ratelimit}}
+      load_assignment:
+        cluster_name: weir
+`)
+	l := startLoaded(t, "mtls.yaml", config...)
+	l.ready(t)
+	eventually(t, "Envoy finds Weir healthy", func() bool { return l.stat(t, "cluster.weir.membership_healthy") == 1 })
+	if n := l.stat(t, "cluster.weir.health_check.success"); n == 0 {
+		t.Error("no health check was answered")
+	}
+}
+
 func TestEnvoyWithoutTheRightCertificateIsNotAnswered(t *testing.T) {
 	t.Parallel()
 	m := newMesh(t)

@@ -43,8 +43,8 @@ const (
 var compatSettings = [...]compatSetting{
 	{"HOST", heeded, "0.0.0.0", "http-addr", "", "with PORT"},
 	{"PORT", heeded, "8080", "http-addr", "", "with HOST"},
-	{"DEBUG_HOST", ignored, "0.0.0.0", "", "", "there is no listener for debugging; the rules in force are at /rules of the HTTP address"},
-	{"DEBUG_PORT", ignored, "6070", "", "", "there is no listener for debugging; the rules in force are at /rules of the HTTP address"},
+	{"DEBUG_HOST", ignored, "0.0.0.0", "", "", "there is no listener for debugging; the version and the sources of the rules in force are at /rules of the HTTP address"},
+	{"DEBUG_PORT", ignored, "6070", "", "", "there is no listener for debugging; the version and the sources of the rules in force are at /rules of the HTTP address"},
 
 	{"GRPC_UDS", heeded, "", "grpc-addr", "", "as `unix:PATH`"},
 	{"GRPC_HOST", heeded, "0.0.0.0", "grpc-addr", "", "with GRPC_PORT"},

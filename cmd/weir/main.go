@@ -60,16 +60,25 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 }
 
 func newRoot() *cobra.Command {
-	root := &cobra.Command{
-		Use:   "weir",
-		Short: "weir decides whether requests may pass: a rate limit service for Envoy and any gRPC client",
-		Long: `weir decides whether requests may pass: a rate limit service for Envoy and any
+	root := newGroup("weir", "weir decides whether requests may pass: a rate limit service for Envoy and any gRPC client",
+		`weir decides whether requests may pass: a rate limit service for Envoy and any
 gRPC client.
 
 Each flag can also be set by the environment: --grpc-addr is WEIR_GRPC_ADDR (a
-flag wins; values of a repeatable flag are separated by commas). Exit codes: 0 done, 1 it failed, 2 wrong use.`,
-		SilenceErrors: true,
-		SilenceUsage:  true,
+flag wins; values of a repeatable flag are separated by commas). Exit codes: 0 done, 1 it failed, 2 wrong use.`)
+	root.SilenceErrors, root.SilenceUsage = true, true
+	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error { return fromEnvironment(cmd.Flags()) }
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
+	root.CompletionOptions.DisableDefaultCmd = true
+	root.SetHelpCommand(newHelp())
+	root.AddCommand(newServe(), newCheck(), newDecide(), newExplain(), newRules(), newWorker(), newQueue(), newVersion())
+	return root
+}
+
+// newGroup is a command that only has commands.
+func newGroup(use, short, long string) *cobra.Command {
+	return &cobra.Command{
+		Use: use, Short: short, Long: long,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 0 {
 				return usagef("unknown command %q", args[0])
@@ -81,13 +90,7 @@ flag wins; values of a repeatable flag are separated by commas). Exit codes: 0 d
 			_ = cmd.Help()
 			return usagef("no command")
 		},
-		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error { return fromEnvironment(cmd.Flags()) },
 	}
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
-	root.CompletionOptions.DisableDefaultCmd = true
-	root.SetHelpCommand(newHelp())
-	root.AddCommand(newServe(), newCheck(), newDecide(), newExplain(), newRules(), newWorker(), newQueue(), newVersion())
-	return root
 }
 
 // newHelp is cobra's, but that an unknown command is a wrong use.

@@ -13,23 +13,9 @@ import (
 )
 
 func newQueue() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "queue",
-		Short: "look into queues, retry what was given up, drop requests",
-		Long: `The queues of rules with over_limit: queue, as operators need them. A queue is
-named DOMAIN/RULE, or by the hash that ls prints.`,
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return usagef("unknown command %q", args[0])
-			}
-			return nil
-		},
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			cmd.SetOut(cmd.ErrOrStderr())
-			_ = cmd.Help()
-			return usagef("no command")
-		},
-	}
+	cmd := newGroup("queue", "look into queues, retry what was given up, drop requests",
+		`The queues of rules with over_limit: queue, as operators need them. A queue is
+named DOMAIN/RULE, or by the hash that ls prints.`)
 	var t queueTarget
 	t.addFlags(cmd.PersistentFlags())
 	cmd.AddCommand(newQueueLs(&t), newQueuePeek(&t), newQueueRetry(&t), newQueueDrop(&t))

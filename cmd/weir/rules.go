@@ -20,24 +20,10 @@ import (
 )
 
 func newRules() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "rules",
-		Short: "push, pull and compare rules in Consul or etcd, and take them back",
-		Long: `Rules in Consul (or etcd) as versions: push a folder, see what changed, go back.
+	cmd := newGroup("rules", "push, pull and compare rules in Consul or etcd, and take them back",
+		`Rules in Consul (or etcd) as versions: push a folder, see what changed, go back.
 Where they are is said by --rules, as for serve; by default Consul where its own
-environment variables say, beneath weir/rules.`,
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return usagef("unknown command %q", args[0])
-			}
-			return nil
-		},
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			cmd.SetOut(cmd.ErrOrStderr())
-			_ = cmd.Help()
-			return usagef("no command")
-		},
-	}
+environment variables say, beneath weir/rules.`)
 	t := new(target)
 	t.addFlags(cmd.PersistentFlags())
 	cmd.AddCommand(newRulesPush(t), newRulesPull(t), newRulesDiff(t), newRulesLog(t), newRulesRollback(t), newRulesStatus(t))

@@ -505,7 +505,7 @@ var rows = []row{
 	},
 	{
 		topic: "Operation", what: "/rlconfig, /stats, pprof", proof: "TestHealthcheck",
-		theirs: "on a port of their own (6070): rules as text, counters, profiles", ours: "rules and their sources as JSON at /rules of the HTTP address; no statistics yet", compat: "as without", why: "not done yet",
+		theirs: "on a port of their own (6070): rules as text, counters, profiles", ours: "the version and the sources of the rules as JSON at /rules of the HTTP address; no statistics yet", compat: "as without", why: "not done yet",
 	},
 	{
 		topic: "Operation", what: "Ports", proof: "TestPorts",

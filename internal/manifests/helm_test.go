@@ -171,6 +171,7 @@ func TestTheChartRefuses(t *testing.T) {
 		{"no such level", redisHere + "log: {level: loud}", "level"},
 		{"a store that Weir has not", "store: {url: \"memcached://m\"}", "url"},
 		{"a source that Weir has not", redisHere + "sources: [\"zookeeper://z\"]", "sources"},
+		{"no rules at all, for which Weir would serve its sample", redisHere + "rules: {default.yaml: null}", "set rules or sources"},
 		{"a file that Weir would not read", redisHere + "rules: {readme.txt: x}", "readme.txt"},
 	} {
 		if _, err := render(t, "weir", c.values); err == nil || !strings.Contains(err.Error(), c.fault) {

@@ -1,25 +1,12 @@
 -- leaky_bucket with a queue that takes what cannot depart at once (Hit.Overflow).
--- Its counter is that of bucket.lua, its queue a stream: KEYS[patience]. A hit takes
+-- It comes after the first half of bucket.lua, whose counter it has, and takes the
+-- place of most of its functions. The queue is a stream: KEYS[patience]. A hit takes
 -- one place, cost, and charges p.most when it departs.
+local load_bucket, save_bucket = load, save
+
 local function load(key, p)
-  local s = {now = p.now, u = 0, waiting = redis.call('XLEN', KEYS[p.patience]), departed = false, queued = false, delay = 0, same = false}
-  local v = redis.pcall('GET', key)
-  if not v then return s end
-  if type(v) ~= 'string' or #v ~= 14 then
-    foreign = true
-    return s
-  end
-  local u, at = struct.unpack('<I7I7', v)
-  local elapsed = p.now - at
-  if elapsed >= 0 then
-    s.u = math.max(0, u - elapsed * p.limit)
-  elseif u > 0 then -- the clock stepped back
-    if elapsed < -p.w then
-      dropped = dropped + 1
-    else
-      s.now, s.u = at, u
-    end
-  end
+  local s = load_bucket(key, p)
+  s.waiting, s.departed, s.queued, s.delay, s.same = redis.call('XLEN', KEYS[p.patience]), false, false, 0, false
   return s
 end
 
@@ -38,10 +25,7 @@ local function charge(s, p)
 end
 
 local function save(key, s, p)
-  if s.same then return end -- who waits is charged when he departs
-  if s.u == 0 then return redis.call('DEL', key) end
-  redis.call('PSETEX', key, math.max(1, math.ceil((s.now + math.ceil(s.u / p.limit) - p.now) / p.ms)) + slack,
-    struct.pack('<I7I7', s.u, s.now))
+  if not s.same then save_bucket(key, s, p) end -- who waits is charged when he departs
 end
 
 --- rare

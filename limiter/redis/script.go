@@ -79,13 +79,14 @@ type scripts struct {
 }
 
 func newScripts() *scripts {
+	bucketHot, _, _ := strings.Cut(bucketLua, rareMark)
 	parts := [algorithms]string{
 		limiter.FixedWindow:          fixedLua,
 		limiter.TokenBucket:          bucketLua,
 		limiter.LeakyBucket:          bucketLua,
 		limiter.SlidingWindowLog:     logLua,
 		limiter.SlidingWindowCounter: counterLua,
-		queueing:                     queueLua,
+		queueing:                     bucketHot + queueLua,
 	}
 	fast := [algorithms]string{limiter.FixedWindow: fixedFastLua, limiter.TokenBucket: bucketFastLua}
 	field := regexp.MustCompile(`\bp\.`) // a hit is a table in multi.lua, in single.lua it is local variables
