@@ -30,12 +30,12 @@ func (w *Worker) takeLock(ctx context.Context, a *About) (bool, error) {
 	return n == 1, err
 }
 
-// renew keeps the lock until the running context ends, and returns early if it is
+// renew keeps the lock until the context ends, and returns early if it is
 // lost. A Redis that does not answer may still have it.
-func (w *Worker) renew(ctx, running context.Context, a *About) {
-	for sleep(running, lockLife/5) {
+func (w *Worker) renew(ctx context.Context, a *About) {
+	for sleep(ctx, lockLife/5) {
 		n, err := renewScript.Run(ctx, w.q.client, []string{a.lock()}, w.name, lockLife.Milliseconds()).Int64()
-		if err == nil && n == 0 {
+		if err == nil && n == 0 && ctx.Err() == nil {
 			w.log.Warn("lost the lock of a queue; another worker may have it", "queue", a.Name())
 			return
 		}

@@ -102,12 +102,18 @@ func TestAStoppedWorkerFinishesWhatItHasBegunAndLeavesTheLock(t *testing.T) {
 	begun := make(chan struct{}, 10)
 	u := newUpstream(t, func(int, delivered) int {
 		begun <- struct{}{}
-		time.Sleep(300 * time.Millisecond)
+		time.Sleep(4 * time.Second) // longer than a lock that nobody renews
 		return 200
 	})
 	first, second := b.post("/0", ""), b.post("/1", "")
 	worker := b.startWorker(u)
 	<-begun
+	stopping := time.AfterFunc(3500*time.Millisecond, func() {
+		if all, err := b.queues.Overviews(t.Context()); err != nil || !all[0].Worked {
+			t.Errorf("it has left the lock while it still delivers: %v", err)
+		}
+	})
+	defer stopping.Stop()
 	if code := worker.Stop(t); code != 0 {
 		t.Errorf("it ended with %d:\n%s", code, worker.Output())
 	}

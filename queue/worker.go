@@ -166,10 +166,12 @@ func (w *Worker) attend(ctx context.Context, tag string) {
 		}
 		w.log.Info("emptying a queue", "queue", a.Name())
 		running, stop := context.WithCancel(ctx)
+		// It keeps the lock until the last delivery is done, also after a stop.
+		keeping, release := context.WithCancel(context.WithoutCancel(ctx))
 		var renewing sync.WaitGroup
-		renewing.Go(func() { defer stop(); w.renew(context.WithoutCancel(ctx), running, a) })
+		renewing.Go(func() { defer stop(); w.renew(keeping, a) })
 		w.empty(running, tag)
-		stop()
+		release()
 		renewing.Wait()
 		w.releaseLock(a)
 		w.log.Info("leaving a queue", "queue", a.Name())

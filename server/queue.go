@@ -20,8 +20,11 @@ const (
 
 // addOverflow tells Envoy to send the request into a queue, if a limit says so.
 func (s *Service) addOverflow(c *call, decisions []limiter.Decision) {
+	if s.opts.Queue == nil {
+		return
+	}
 	r, cost := overflow(&c.plan, decisions)
-	if r == nil || s.opts.Queue == nil {
+	if r == nil {
 		return
 	}
 	c.answer.upstream = append(c.answer.upstream,
