@@ -78,6 +78,7 @@ func (w *Worker) deliver(ctx context.Context, tag string, e *Entry, s *schedule)
 				return unavailable("counting a request's tries", err)
 			}
 			if tries >= int64(w.opts.MaxDeliveries) {
+				w.log.Error("a request is given up; weir queue retry puts it back", "queue", e.about.Name(), "id", e.ID, "delivery", delivery, "why", answer.why)
 				_, err := w.q.leave(last, e, StateFailed, answer.status, answer.why, w.opts.Keep)
 				return err
 			}

@@ -96,7 +96,11 @@ func (i *Ingest) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // direct takes a request that a client sends into a queue by itself.
 func (i *Ingest) direct(w http.ResponseWriter, r *http.Request, queue string) {
-	if i.opts.Direct == "" || subtle.ConstantTimeCompare([]byte(r.Header.Get(HeaderSecret)), []byte(i.opts.Direct)) != 1 {
+	if i.opts.Direct == "" {
+		refuse(w, http.StatusForbidden, "this server has no --queue-secret: it takes only what a decision has sent here")
+		return
+	}
+	if subtle.ConstantTimeCompare([]byte(r.Header.Get(HeaderSecret)), []byte(i.opts.Direct)) != 1 {
 		refuse(w, http.StatusForbidden, HeaderSecret+" is not the secret of this server (--queue-secret)")
 		return
 	}

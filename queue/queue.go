@@ -69,6 +69,7 @@ func Open(opts Options) (*Queues, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", redis.ErrURL, err)
 	}
+	tend(client, opts.Timeout)
 	return &Queues{client: client, prefix: opts.KeyPrefix}, nil
 }
 

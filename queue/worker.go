@@ -114,7 +114,11 @@ func (w *Worker) Run(ctx context.Context) error {
 		}
 		if (err != nil) != away {
 			away = err != nil
-			w.log.Log(ctx, levelOf(away), "looking for queues", "err", err)
+			if away {
+				w.log.Warn("looking for queues", "err", err)
+			} else {
+				w.log.Info("queues can be seen again")
+			}
 		}
 		for i := range queues {
 			if w.meet(&queues[i]) {
@@ -126,13 +130,6 @@ func (w *Worker) Run(ctx context.Context) error {
 			return nil
 		}
 	}
-}
-
-func levelOf(bad bool) slog.Level {
-	if bad {
-		return slog.LevelWarn
-	}
-	return slog.LevelInfo
 }
 
 // meet keeps what a queue is now, and tells whether it is new.
@@ -159,7 +156,11 @@ func (w *Worker) attend(ctx context.Context, tag string) {
 		locked, err := w.takeLock(ctx, a)
 		if (err != nil) != failing && ctx.Err() == nil {
 			failing = err != nil
-			w.log.Log(ctx, levelOf(failing), "taking the lock of a queue", "queue", a.Name(), "err", err)
+			if failing {
+				w.log.Warn("taking the lock of a queue", "queue", a.Name(), "err", err)
+			} else {
+				w.log.Info("a queue's lock can be taken again", "queue", a.Name())
+			}
 		}
 		if err != nil || !locked {
 			continue

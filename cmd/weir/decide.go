@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/connectivity"
 	grpcstatus "google.golang.org/grpc/status"
 
+	"weir/queue"
 	"weir/rules"
 )
 
@@ -164,6 +165,11 @@ func describeAnswer(req *rls.RateLimitRequest, resp *rls.RateLimitResponse) stri
 	weir := resp.DynamicMetadata.GetFields()["weir"].GetStructValue()
 	for _, rule := range weir.GetFields()["shadow"].GetListValue().GetValues() {
 		fmt.Fprintf(&b, "  in shadow, %s would have refused it\n", rule.GetStringValue())
+	}
+	for _, h := range resp.RequestHeadersToAdd {
+		if strings.EqualFold(h.Key, queue.HeaderOverflow) {
+			fmt.Fprintf(&b, "  to be queued by %s; decide itself queues nothing\n", h.Value)
+		}
 	}
 	for _, h := range resp.ResponseHeadersToAdd {
 		fmt.Fprintf(&b, "  %s: %s\n", h.Key, h.Value)

@@ -4,9 +4,11 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"log/slog"
 	"text/tabwriter"
 	"time"
 
+	goredis "github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
 
 	"weir/queue"
@@ -27,6 +29,7 @@ const queueTimeout = time.Minute
 
 // with opens the queues for a command.
 func (t *queueTarget) with(ctx context.Context, do func(context.Context, *queue.Queues) error) error {
+	goredis.SetLogger(clientLog{slog.New(slog.DiscardHandler)}) // the error says what it would
 	queues, err := t.open()
 	if err != nil {
 		return err

@@ -39,6 +39,7 @@ func TestAClientWithoutEnvoyChecksAndEnqueues(t *testing.T) {
 			t.Fatalf("%v, %v; want queue %q", resp, err, want)
 		}
 	}
+	s.decide(t, "shop", "endpoint=/orders").want(t, exitDone, "OK\n", "to be queued by orders")
 	enqueue := func(path, key string) (*weirv1.EnqueueResponse, error) {
 		return client.Enqueue(t.Context(), &weirv1.EnqueueRequest{
 			Domain: "shop", Entries: entries, IdempotencyKey: key,
@@ -71,7 +72,7 @@ func TestAClientWithoutEnvoyChecksAndEnqueues(t *testing.T) {
 			t.Errorf("%.20q, %.20q: %v, %v, want %v", c.path, c.key, resp, err, c.code)
 		}
 	}
-	// The third says over the limit: the queue is full.
+	// One more says over the limit: the queue is full.
 	s.decide(t, "shop", "endpoint=/orders").want(t, exitDone, "OVER_LIMIT")
 
 	queueAddr := regexp.MustCompile(`(?m)^  queue (\S+)`).FindStringSubmatch(s.stdout.String())[1]

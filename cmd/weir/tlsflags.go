@@ -33,7 +33,7 @@ func (t *tlsFlags) addFlags(f *pflag.FlagSet) {
 	f.StringVar(&t.clientCA, "tls-client-ca", "", "let in clients only that have a certificate of these authorities (PEM)")
 	f.StringArrayVar(&t.clientSANs, "tls-client-san", nil, "and of those only who has this name in it: a DNS name, *.example.com for one label, an IP address, or a URI such as spiffe://example.org/envoy (repeatable)")
 	t.http = choice{[]string{"on", "off"}, "on"}
-	f.Var(&t.http, "http-tls", "off: HTTP stays plain beside --tls-cert, for probes and scrapers; then give it an address that only they reach")
+	f.Var(&t.http, "http-tls", "off: HTTP stays plain beside --tls-cert, for probes and scrapers; then give it an address that only they reach. So does --queue-addr")
 }
 
 // complete checks that the flags go together.
