@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"time"
 
 	goredis "github.com/redis/go-redis/v9"
@@ -29,6 +30,7 @@ var (
 	ErrRequest     = errors.New("the request cannot be queued")
 	ErrFull        = errors.New("the queue is full")
 	ErrOtherByKey  = errors.New("the idempotency key belongs to another request")
+	ErrTicketUsed  = errors.New("the ticket was used for another request")
 	errOddAnswer   = errors.New("a script's answer has another shape than is wanted; does another version of Weir share this Redis under this key prefix?")
 	errNoDeparture = fmt.Errorf("%w, and stays so: the rule's limit is 0", ErrFull)
 )
@@ -39,6 +41,8 @@ type Request struct {
 	Cost  uint64 // how many intervals the upstream is left alone after it; 0 is 1
 	Key   string // idempotency key; "": none
 	Scope string // whose the key is: two clients may choose the same
+
+	ticket string // of a request that a decision sent: which; "": none
 }
 
 // Receipt says where a request waits.
@@ -64,22 +68,30 @@ func (q *Queues) Append(ctx context.Context, a *About, r Request) (Receipt, erro
 	}
 	id := rand.Text()
 	keys := []string{a.stream(), a.record(id), a.about(), a.Counter}
-	fingerprint := ""
+	fingerprint, remember := "", int64(0)
+	if r.ticket != "" {
+		keys = append(keys, a.ticket(r.ticket))
+		remember = 2 * ticketLife.Milliseconds() // twice: the instances' clocks may differ
+	}
 	if r.Key != "" {
 		keys = append(keys, a.once(digest([]byte(r.Scope), []byte(r.Key))))
+	}
+	if r.Key != "" || r.ticket != "" {
 		fingerprint = digest([]byte(r.HTTP.Method), r.HTTP.Path, r.HTTP.Body)
 	}
 	n := a.Limit.Numbers()
 	args := append([]any{
 		id, encoded, min(max(r.Cost, 1), limiter.MaxCost), fingerprint, a.Limit.Queue,
-		a.Limit.Requests, n.Window, int64(n.Unit / time.Microsecond),
+		a.Limit.Requests, n.Window, int64(n.Unit / time.Microsecond), remember,
 	}, a.fields()...)
-	if err := q.client.SAdd(ctx, q.index(), q.hash(a.Tag)).Err(); err != nil {
-		return Receipt{}, unavailable("queueing a request", err)
-	}
 	reply, err := appendScript.Run(ctx, q.client, keys, args...).Slice()
 	if err != nil {
 		return Receipt{}, unavailable("queueing a request", err)
+	}
+	if len(reply) == 5 && reply[4] == int64(1) {
+		// On a cluster the list of queues may lie on a node that is away. It does not
+		// matter: serve lists its queues again every few seconds.
+		_ = q.client.SAdd(ctx, q.index(), q.hash(a.Tag)).Err()
 	}
 	return a.receipt(q.hash(a.Tag), reply)
 }
@@ -95,7 +107,12 @@ func (r *Request) check() error {
 	if r.HTTP.Method == "" {
 		r.HTTP.Method = http.MethodPost
 	}
-	if _, err := newRequest(context.Background(), "http://upstream", r.HTTP); err != nil {
+	for _, why := range []string{targetTooLong(r.HTTP), headersTooLarge(r.HTTP)} {
+		if why != "" {
+			return fmt.Errorf("%w: %s", ErrRequest, why)
+		}
+	}
+	if _, err := newRequest(context.Background(), &url.URL{Scheme: "http", Host: "upstream"}, r.HTTP); err != nil {
 		return fmt.Errorf("%w: %w", ErrRequest, err)
 	}
 	return nil
@@ -103,7 +120,7 @@ func (r *Request) check() error {
 
 // receipt reads what append.lua answers.
 func (a *About) receipt(hash string, reply []any) (Receipt, error) {
-	if len(reply) != 4 {
+	if len(reply) != 5 {
 		return Receipt{}, errOddAnswer
 	}
 	what, _ := reply[0].(int64)
@@ -115,6 +132,8 @@ func (a *About) receipt(hash string, reply []any) (Receipt, error) {
 		return Receipt{}, ErrFull
 	case 3:
 		return Receipt{}, ErrOtherByKey
+	case 4:
+		return Receipt{}, ErrTicketUsed
 	}
 	return Receipt{ID: hash + "." + id, Ahead: uint64(ahead), DepartsAfter: a.Limit.Duration(wait), Duplicate: what == 2}, nil
 }

@@ -24,6 +24,7 @@ import (
 type bench struct {
 	*testing.T
 	redis  *testenv.Redis
+	url    string
 	queues *queue.Queues
 	ingest *httptest.Server
 	orders queue.About
@@ -39,7 +40,12 @@ func newBench(t *testing.T, rate, waiting uint64) *bench {
 
 func newBenchOn(t *testing.T, redis *testenv.Redis, rate, waiting uint64) *bench {
 	t.Helper()
-	b := &bench{T: t, redis: redis}
+	return newBenchAt(t, redis, "redis://"+redis.Addr, rate, waiting)
+}
+
+func newBenchAt(t *testing.T, redis *testenv.Redis, url string, rate, waiting uint64) *bench {
+	t.Helper()
+	b := &bench{T: t, redis: redis, url: url}
 	b.queues = b.open()
 	b.orders = b.about(rate, waiting)
 	if err := b.queues.LoadSecret(t.Context()); err != nil {
@@ -63,7 +69,7 @@ func newBenchOn(t *testing.T, redis *testenv.Redis, rate, waiting uint64) *bench
 
 func (b *bench) open() *queue.Queues {
 	b.Helper()
-	queues, err := queue.Open(queue.Options{URL: "redis://" + b.redis.Addr, Timeout: 5 * time.Second})
+	queues, err := queue.Open(queue.Options{URL: b.url, Timeout: 5 * time.Second})
 	if err != nil {
 		b.Fatal(err)
 	}

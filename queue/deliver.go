@@ -101,6 +101,7 @@ func (w *Worker) depart(ctx context.Context, a *About, e *Entry, s *schedule) (d
 		late := s.late(time.Now(), a.interval())
 		keys := []string{a.lock(), a.stream(), a.Counter, a.record(e.name)}
 		cost := min(max(e.cost, 1), uint64(n.Most/n.Window))
+		asked := time.Now()
 		reply, err := departScript.Run(ctx, w.q.client, keys,
 			w.name, e.entry, a.Limit.Requests, n.Window, int64(n.Unit/time.Microsecond), cost, int64(late/n.Unit)).Int64Slice()
 		switch {
@@ -111,6 +112,9 @@ func (w *Worker) depart(ctx context.Context, a *About, e *Entry, s *schedule) (d
 		}
 		switch reply[0] {
 		case 1:
+			if time.Since(asked) > lockLife/2 {
+				continue // another may have the lock by now, or the next master of Redis not know of this
+			}
 			s.due = time.Now().Add(a.Limit.Duration(reply[2]))
 			return reply[1], nil
 		case 0:
@@ -147,55 +151,98 @@ func (w *Worker) send(ctx context.Context, e *Entry, delivery int64) answer {
 	// timeout while dialing is the client's, not the dialer's.
 	var connected atomic.Bool
 	trace := &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { connected.Store(true) }}
-	resp, err := w.client(r).Do(r.WithContext(httptrace.WithClientTrace(ctx, trace)))
+	ctx, cancel := context.WithTimeout(ctx, w.opts.Timeout)
+	defer cancel()
+	resp, err := w.transport(r).RoundTrip(r.WithContext(httptrace.WithClientTrace(ctx, trace)))
+	if errors.Is(err, context.DeadlineExceeded) {
+		err = fmt.Errorf("no answer within %v", w.opts.Timeout)
+	}
 	if err != nil {
-		return answer{reached: connected.Load(), why: withoutURL(err).Error()}
+		return answer{reached: connected.Load(), why: err.Error()}
 	}
 	defer resp.Body.Close()
-	_, _ = io.CopyN(io.Discard, resp.Body, 1<<20) // so that the connection can be used again
+	drain(resp.Body, cancel)
 	a := answer{status: resp.StatusCode, reached: true}
 	switch {
 	case resp.StatusCode >= 500 && resp.StatusCode != http.StatusNotImplemented && resp.StatusCode != http.StatusHTTPVersionNotSupported,
 		resp.StatusCode == http.StatusTooManyRequests, resp.StatusCode == http.StatusRequestTimeout, resp.StatusCode == http.StatusTooEarly:
 		a.why = "the upstream answered " + resp.Status
-		if s, err := strconv.ParseUint(resp.Header.Get("Retry-After"), 10, 63); err == nil {
-			a.after = min(time.Duration(min(s, 1<<31))*time.Second, w.opts.RetryMax)
-		}
+		a.after = min(retryAfter(resp.Header.Get("Retry-After"), time.Now()), w.opts.RetryMax)
 	default:
 		a.final = true
+	}
+	if copied := resp.Header.Get(HeaderQueued); copied != "" && w.ours(context.WithoutCancel(ctx), e, copied) {
+		return answer{why: "it came back into the queue: --upstream leads to a listener whose limit queues; let it lead to the service itself"}
 	}
 	return a
 }
 
-// client sends a request once only. http.Transport would by itself send one again
+// ours tells whether the upstream's answer is one of our own ingest's, and takes the
+// copy out again that it made.
+func (w *Worker) ours(ctx context.Context, e *Entry, copied string) bool {
+	if copied == e.ID {
+		return true
+	}
+	if _, err := w.q.Status(ctx, copied); errors.Is(err, ErrUnknown) {
+		return false // a queue of the upstream's own, elsewhere
+	}
+	hash, _, _ := strings.Cut(copied, ".")
+	about, err := w.q.about(ctx, hash)
+	if err == nil && about != nil {
+		_, err = w.q.Drop(ctx, about, false, []string{copied})
+	}
+	if err != nil {
+		w.log.Warn("a copy of a request stays in the queue", "id", e.ID, "copy", copied, "err", err)
+	}
+	return true
+}
+
+// What is read of an answer's body, so that its connection can be used for the next
+// request. What became of this one is known from the answer's head.
+const (
+	drainBytes = 256 << 10
+	drainTime  = time.Second
+)
+
+// drain reads a body to its end. One that is long, or slow in coming, is left: closing
+// it closes its connection.
+func drain(body io.Reader, cancel context.CancelFunc) {
+	slow := time.AfterFunc(drainTime, cancel)
+	defer slow.Stop()
+	_, _ = io.CopyN(io.Discard, body, drainBytes)
+}
+
+// retryAfter reads seconds or a date (RFC 9110, 10.2.3); 0: neither, or it is past.
+func retryAfter(text string, now time.Time) time.Duration {
+	if s, err := strconv.ParseUint(text, 10, 63); err == nil {
+		return time.Duration(min(s, 1<<31)) * time.Second
+	}
+	at, err := http.ParseTime(text)
+	if err != nil {
+		return 0
+	}
+	return max(0, at.Sub(now))
+}
+
+// transport sends a request once only. http.Transport would by itself send one again
 // that has an Idempotency-Key, when a connection that was used before breaks: the
 // upstream had it twice then, uncounted and faster than the rate. It cannot do so to a
 // body that it cannot rewind (request), nor on a connection that is new.
-func (w *Worker) client(r *http.Request) *http.Client {
+func (w *Worker) transport(r *http.Request) http.RoundTripper {
 	if r.Body == nil || r.Body == http.NoBody {
 		return w.fresh
 	}
-	return w.http
-}
-
-// withoutURL is what went wrong, without the address, which may hold secrets.
-func withoutURL(err error) error {
-	var u *url.Error
-	if errors.As(err, &u) {
-		return u.Err
-	}
-	return err
+	return w.opts.Transport
 }
 
 // request is the HTTP request as the client sent it, but for where it goes and what
 // it says of its delivery.
 func (w *Worker) request(ctx context.Context, e *Entry, delivery int64) (*http.Request, error) {
-	base := w.opts.Upstream
-	r, err := newRequest(ctx, base.Scheme+"://"+base.Host+strings.TrimSuffix(base.EscapedPath(), "/"), e.Request)
+	r, err := newRequest(ctx, w.opts.Upstream, e.Request)
 	if err != nil {
 		return nil, err
 	}
-	r.GetBody = nil // see client
+	r.GetBody = nil // see transport
 	r.Header.Set(HeaderDelivery, strconv.FormatInt(delivery, 10))
 	r.Header.Set(HeaderQueueID, e.ID)
 	if ms, _, ok := strings.Cut(e.entry, "-"); ok {
@@ -212,11 +259,16 @@ func (w *Worker) request(ctx context.Context, e *Entry, delivery int64) (*http.R
 }
 
 // newRequest is the request as the client sent it, to another place.
-func newRequest(ctx context.Context, base string, h *weirv1.HttpRequest) (*http.Request, error) {
-	r, err := http.NewRequestWithContext(ctx, h.Method, base+string(h.Path), bytes.NewReader(h.Body))
+func newRequest(ctx context.Context, base *url.URL, h *weirv1.HttpRequest) (*http.Request, error) {
+	target, err := targetURL(base, strings.TrimSuffix(base.EscapedPath(), "/")+string(h.Path))
 	if err != nil {
-		return nil, fmt.Errorf("making the request to the upstream: %w", withoutURL(err))
+		return nil, err
 	}
+	r, err := http.NewRequestWithContext(ctx, h.Method, "http://upstream", bytes.NewReader(h.Body))
+	if err != nil {
+		return nil, fmt.Errorf("making the request to the upstream: %w", err)
+	}
+	r.URL = target
 	for _, line := range h.Headers {
 		if slices.Contains(hopByHop, http.CanonicalHeaderKey(line.GetName())) {
 			continue

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	weirv1 "weir/api/weir/v1"
@@ -24,6 +25,8 @@ const (
 	HeaderTicket   = "X-Weir-Overflow-Ticket" // from a decision: see ticket.go
 	HeaderQueue    = "X-Weir-Queue"           // from a client that comes by itself: DOMAIN/RULE
 	HeaderSecret   = "X-Weir-Queue-Secret"    // of such a client
+
+	HeaderQueued = "X-Weir-Queued" // in the answer: the ID of what was stored
 )
 
 // statusPath is where the ingest tells what has become of a request.
@@ -51,12 +54,14 @@ const (
 //
 //	202 stored, with Location and Retry-After      413 the body is too large
 //	400 an idempotency key that cannot be          422 the idempotency key is another request's
-//	403 not sent by a decision                     429 the queue is full
+//	403 not sent by a decision, or its ticket      429 the queue is full
+//	    is used up                                 431 the headers are too large
 //	404 no such request or queue                   501 what cannot be replayed
-//	                                               503 Redis does not answer: it may have it or not
+//	414 the path and query are too long            503 Redis does not answer: it may have it or not
 type Ingest struct {
-	opts IngestOptions
-	busy *budget
+	opts    IngestOptions
+	busy    *budget
+	failing atomic.Bool // the last request could not be stored
 }
 
 // NewIngest returns the handler.
@@ -78,13 +83,17 @@ func (i *Ingest) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	ticket, queue := r.Header.Get(HeaderTicket), r.Header.Get(HeaderQueue)
 	switch {
 	case ticket != "" || r.Header.Get(HeaderOverflow) != "":
-		about, cost, err := i.opts.Queues.admit(ticket)
+		about, t, err := i.opts.Queues.admit(ticket)
+		if errors.Is(err, ErrUnavailable) {
+			i.away(w, err, "the queue's Redis does not answer")
+			return
+		}
 		if err != nil {
 			i.opts.Logger.Debug("a request has no valid ticket", "remote", r.RemoteAddr)
 			refuse(w, http.StatusForbidden, "this request was not sent into a queue by a decision, or too long ago")
 			return
 		}
-		i.store(w, r, about, cost)
+		i.store(w, r, about, t)
 	case queue != "":
 		i.direct(w, r, queue)
 	case strings.HasPrefix(r.URL.Path, statusPath):
@@ -110,13 +119,22 @@ func (i *Ingest) direct(w http.ResponseWriter, r *http.Request, queue string) {
 		refuse(w, http.StatusNotFound, fmt.Sprintf("no rule %q with over_limit: queue in the domain %q; %s is DOMAIN/RULE", rule, domain, HeaderQueue))
 		return
 	}
-	i.store(w, r, about, 1)
+	i.store(w, r, about, &ticket{Cost: 1})
+}
+
+// away answers where Redis does not; the log has the first of many.
+func (i *Ingest) away(w http.ResponseWriter, err error, why string) {
+	if !i.failing.Swap(true) {
+		i.opts.Logger.Warn("requests cannot be queued", "err", err)
+	}
+	w.Header().Set("Retry-After", "1")
+	refuse(w, http.StatusServiceUnavailable, why)
 }
 
 // maxKey is how long an idempotency key may be.
 const maxKey = 255
 
-func (i *Ingest) store(w http.ResponseWriter, r *http.Request, about *About, cost uint64) {
+func (i *Ingest) store(w http.ResponseWriter, r *http.Request, about *About, t *ticket) {
 	if what := unreplayable(r); what != "" {
 		refuse(w, http.StatusNotImplemented, what+" cannot be queued")
 		return
@@ -126,15 +144,30 @@ func (i *Ingest) store(w http.ResponseWriter, r *http.Request, about *About, cos
 		refuse(w, http.StatusBadRequest, fmt.Sprintf("%s is to be one, of up to %d bytes", HeaderIdempotencyKey, maxKey))
 		return
 	}
+	request := httpRequest(r)
+	if why := targetTooLong(request); why != "" {
+		refuse(w, http.StatusRequestURITooLong, why)
+		return
+	}
+	if why := headersTooLarge(request); why != "" {
+		refuse(w, http.StatusRequestHeaderFieldsTooLarge, why)
+		return
+	}
 	body, release, code := i.read(w, r)
 	defer release()
 	if code != 0 {
 		refuse(w, code, i.why(code))
 		return
 	}
+	request.Body = body
 	receipt, err := i.opts.Queues.Append(r.Context(), about, Request{
-		HTTP: httpRequest(r, body), Cost: cost, Key: key, Scope: r.Header.Get("Authorization"),
+		HTTP: request, Cost: t.Cost, Key: key, Scope: r.Header.Get("Authorization"), ticket: t.Name,
 	})
+	i.answer(w, r, about, receipt, err)
+}
+
+// answer tells the client what became of its request.
+func (i *Ingest) answer(w http.ResponseWriter, r *http.Request, about *About, receipt Receipt, err error) {
 	switch {
 	case errors.Is(err, ErrFull):
 		if about.Limit.Requests > 0 { // else waiting cannot help
@@ -143,13 +176,18 @@ func (i *Ingest) store(w http.ResponseWriter, r *http.Request, about *About, cos
 		refuse(w, http.StatusTooManyRequests, err.Error())
 	case errors.Is(err, ErrOtherByKey):
 		refuse(w, http.StatusUnprocessableEntity, "another request was sent with this "+HeaderIdempotencyKey)
+	case errors.Is(err, ErrTicketUsed):
+		i.opts.Logger.Debug("a ticket came with a second request", "remote", r.RemoteAddr)
+		refuse(w, http.StatusForbidden, err.Error()+"; each decision lets one request into the queue")
 	case errors.Is(err, ErrRequest):
 		refuse(w, http.StatusBadRequest, err.Error())
 	case err != nil:
-		i.opts.Logger.Warn("a request was not queued", "queue", about.Name(), "err", err)
-		w.Header().Set("Retry-After", "1")
-		refuse(w, http.StatusServiceUnavailable, "it is not known whether the queue has the request; send it again with the same "+HeaderIdempotencyKey)
+		i.away(w, err, "it is not known whether the queue has the request; send it again with the same "+HeaderIdempotencyKey)
 	default:
+		if i.failing.Swap(false) {
+			i.opts.Logger.Info("requests are queued again")
+		}
+		w.Header().Set(HeaderQueued, receipt.ID)
 		w.Header().Set("Location", statusPath+receipt.ID)
 		w.Header().Set("Retry-After", wholeSeconds(receipt.DepartsAfter))
 		state := StateWaiting
@@ -215,7 +253,7 @@ func unreplayable(r *http.Request) string {
 	case strings.HasPrefix(r.Header.Get("Content-Type"), "application/grpc"):
 		return "a gRPC call"
 	case !strings.HasPrefix(r.RequestURI, "/"):
-		return "a request without a path"
+		return "a request for * or for an absolute URL" // Envoy makes a path of the latter
 	}
 	return ""
 }
@@ -228,9 +266,9 @@ var hopByHop = []string{
 	"X-Envoy-Expected-Rq-Timeout-Ms", // of the proxy that the ingest is behind
 }
 
-// httpRequest is the request as it is kept.
-func httpRequest(r *http.Request, body []byte) *weirv1.HttpRequest {
-	out := &weirv1.HttpRequest{Method: r.Method, Authority: r.Host, Path: []byte(r.RequestURI), Body: body}
+// httpRequest is the request as it is kept, yet without its body.
+func httpRequest(r *http.Request) *weirv1.HttpRequest {
+	out := &weirv1.HttpRequest{Method: r.Method, Authority: r.Host, Path: []byte(r.RequestURI)}
 	for name, values := range r.Header {
 		if slices.Contains(hopByHop, name) || hasToken(r.Header, "Connection", name) {
 			continue

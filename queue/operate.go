@@ -17,6 +17,7 @@ type Overview struct {
 	Failed  int64     // given up, until an operator retries or drops them
 	Oldest  time.Time // when the first of who waits came; zero: nobody waits
 	Worked  bool      // a worker has it
+	Ruled   bool      // a server has told of its rule less than ruledLife ago
 }
 
 // Overviews lists the queues by name.
@@ -31,11 +32,11 @@ func (q *Queues) Overviews(ctx context.Context) ([]Overview, error) {
 		o := Overview{About: a, Hash: q.hash(a.Tag)}
 		p := q.client.Pipeline()
 		waiting, failed := p.XLen(ctx, a.stream()), p.XLen(ctx, a.dead())
-		locked, first := p.Exists(ctx, a.lock()), p.XRangeN(ctx, a.stream(), "-", "+", 1)
+		ruled, locked, first := p.Exists(ctx, a.ruled()), p.Exists(ctx, a.lock()), p.XRangeN(ctx, a.stream(), "-", "+", 1)
 		if _, err := p.Exec(ctx); err != nil {
 			return nil, unavailable("looking at a queue", err)
 		}
-		o.Waiting, o.Failed, o.Worked = waiting.Val(), failed.Val(), locked.Val() == 1
+		o.Waiting, o.Failed, o.Worked, o.Ruled = waiting.Val(), failed.Val(), locked.Val() == 1, ruled.Val() == 1
 		if m := first.Val(); len(m) > 0 {
 			o.Oldest = entryTime(m[0].ID)
 		}

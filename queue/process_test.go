@@ -180,4 +180,11 @@ func TestTheRightsOnThePageSuffice(t *testing.T) {
 	if err != nil || n != 1 {
 		t.Errorf("put back %d, %v", n, err)
 	}
+	_, err = queues.Announced(t.Context(), []queue.About{b.orders})
+	ok(err)
+	await(t, "it is given up again", func() bool { return b.state(a) == queue.StateFailed })
+	_, err = queues.Drop(t.Context(), &b.orders, true, nil)
+	ok(err)
+	b.ruleGone()
+	ok(queues.Remove(t.Context(), &b.orders))
 }

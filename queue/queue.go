@@ -12,6 +12,8 @@
 //	TAG lock        string: the worker that empties it
 //	TAG id:ID       hash: what has become of a request
 //	TAG once:HASH   string: the request of an idempotency key
+//	TAG ticket:NAME string: the request of a ticket, as long as it could be used again
+//	TAG ruled       string: a server has told of its rule a while ago, or less
 //	TAG COUNTER     the bucket of limiter/redis, which says when the next may depart
 //
 // and beside them PREFIX queues, the set of the tags' hashes, and PREFIX queue-secret.
@@ -115,7 +117,10 @@ func (a *About) dead() string            { return a.Tag + "dead" }
 func (a *About) about() string           { return a.Tag + "about" }
 func (a *About) lock() string            { return a.Tag + "lock" }
 func (a *About) record(id string) string { return a.Tag + "id:" + id }
+func (a *About) ruled() string           { return a.Tag + "ruled" }
 func (a *About) once(hash string) string { return a.Tag + "once:" + hash }
+
+func (a *About) ticket(name string) string { return a.Tag + "ticket:" + name }
 
 func (q *Queues) index() string { return q.prefix + "queues" }
 
@@ -125,6 +130,10 @@ func (q *Queues) hash(tag string) string {
 }
 
 func (q *Queues) tag(hash string) string { return q.prefix + "{" + hash + "}" }
+
+// ruledLife is how long a queue counts as its rule's after a server has last told of
+// the rule: longer than a ticket, for a request that has one may still come.
+const ruledLife = ticketLife + 30*time.Second
 
 // Announce tells the workers of these queues, and of what their limits are now.
 func (q *Queues) Announce(ctx context.Context, queues []About) error {
@@ -136,12 +145,16 @@ func (q *Queues) Announce(ctx context.Context, queues []About) error {
 		if err := q.client.HSet(ctx, a.about(), a.fields()).Err(); err != nil {
 			return unavailable("announcing a queue", err)
 		}
+		if err := q.client.Set(ctx, a.ruled(), "", ruledLife).Err(); err != nil {
+			return unavailable("announcing a queue", err)
+		}
 	}
 	return nil
 }
 
 // Announced tells whether Redis knows all of these queues: one that began anew does
-// not.
+// not. It says again that their rules are in force, and is to be called often; see
+// Remove.
 func (q *Queues) Announced(ctx context.Context, queues []About) (bool, error) {
 	for i := range queues {
 		n, err := q.client.Exists(ctx, queues[i].about()).Result()
@@ -152,7 +165,11 @@ func (q *Queues) Announced(ctx context.Context, queues []About) (bool, error) {
 		if err != nil {
 			return false, unavailable("looking for a queue", err)
 		}
-		if n == 0 || !listed {
+		ruled, err := q.client.PExpire(ctx, queues[i].ruled(), ruledLife).Result() // not SET: a full Redis allows it
+		if err != nil {
+			return false, unavailable("announcing a queue", err)
+		}
+		if n == 0 || !listed || !ruled {
 			return false, nil
 		}
 	}

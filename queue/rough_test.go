@@ -2,16 +2,19 @@ package queue_test
 
 import (
 	"bufio"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	goredis "github.com/redis/go-redis/v9"
 
 	weirv1 "weir/api/weir/v1"
+	"weir/internal/testenv"
 	"weir/queue"
 )
 
@@ -83,26 +86,136 @@ func TestAnUpstreamThatTakesNoConnectionFailsNoRequest(t *testing.T) {
 	}
 }
 
-func TestALongRetryAfterIsRespectedUpToTheLongestWait(t *testing.T) {
+func TestARetryAfterIsRespectedUpToTheLongestWait(t *testing.T) {
+	t.Parallel()
+	in := func(d time.Duration) string { return time.Now().Add(d).UTC().Format(http.TimeFormat) }
+	for _, c := range []struct {
+		after   func() string
+		longest time.Duration
+		waits   time.Duration // at least
+		remark  string
+	}{
+		{func() string { return "2" }, time.Minute, 2 * time.Second, "seconds"},
+		{func() string { return "100000" }, 2 * time.Second, 2 * time.Second, "many seconds"},
+		{func() string { return in(4 * time.Second) }, time.Minute, 2500 * time.Millisecond, "a date, which has whole seconds"},
+		{func() string { return in(100 * time.Hour) }, 2 * time.Second, 2 * time.Second, "a date that is far"},
+		{func() string { return in(-time.Hour) }, time.Minute, 0, "a date that is past"},
+		{func() string { return "soon" }, time.Minute, 0, "neither"},
+	} {
+		t.Run(c.remark, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t, 1000, 10)
+			b.wantCode(b.post("/a", "x"), 202)
+			u := &upstream{}
+			u.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				u.mu.Lock()
+				u.got = append(u.got, delivered{at: time.Now()})
+				n := len(u.got)
+				u.mu.Unlock()
+				if n == 1 {
+					w.Header().Set("Retry-After", c.after())
+					w.WriteHeader(http.StatusServiceUnavailable)
+				}
+			}))
+			t.Cleanup(u.Close)
+			b.work(u, queue.WorkerOptions{RetryMin: time.Millisecond, RetryMax: c.longest})
+			await(t, "it is tried again", func() bool { return len(u.all()) == 2 })
+			if got := u.all(); got[1].at.Sub(got[0].at) < c.waits*95/100 {
+				t.Errorf("tried again after %v", got[1].at.Sub(got[0].at))
+			}
+		})
+	}
+}
+
+// The answers' heads say all: what does not end after them holds nobody up.
+func TestABodyThatDoesNotEndHoldsNothingUp(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		remark string
+		write  func(http.ResponseWriter) bool // more
+	}{
+		{"it says nothing", func(http.ResponseWriter) bool { return false }},
+		{"it says ever more", func(w http.ResponseWriter) bool { _, err := w.Write(make([]byte, 100_000)); return err == nil }},
+	} {
+		t.Run(c.remark, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t, 1000, 10)
+			var last answer
+			for range 3 {
+				last = b.post("/a", "x")
+				b.wantCode(last, 202)
+			}
+			left := make(chan struct{}, 10)
+			u := &upstream{}
+			u.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				_, _ = io.Copy(io.Discard, r.Body)
+				u.mu.Lock()
+				u.got = append(u.got, delivered{at: time.Now(), header: r.Header})
+				u.mu.Unlock()
+				w.WriteHeader(http.StatusCreated)
+				_ = http.NewResponseController(w).Flush()
+				for c.write(w) {
+				}
+				<-r.Context().Done() // the worker closes the connection
+				left <- struct{}{}
+			}))
+			t.Cleanup(u.Close)
+			b.work(u, queue.WorkerOptions{Timeout: time.Hour})
+			await(t, "all are done", func() bool { return b.state(last) == queue.StateDone })
+			if s := b.send("GET", last.header.Get("Location"), ""); s.body["status"] != 201.0 || s.body["deliveries"] != 1.0 {
+				t.Errorf("the last is %v", s.body)
+			}
+			if n := len(u.all()); n != 3 {
+				t.Errorf("%d deliveries, want 3", n)
+			}
+			for range 3 {
+				<-left
+			}
+		})
+	}
+}
+
+func TestAnAnswerThatWasReadLeavesItsConnectionForTheNext(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, 1000, 10)
-	b.wantCode(b.post("/a", "x"), 202)
+	for range 3 {
+		b.wantCode(b.post("/a", "x"), 202)
+	}
 	u := &upstream{}
 	u.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		u.mu.Lock()
-		u.got = append(u.got, delivered{at: time.Now()})
-		n := len(u.got)
+		u.got = append(u.got, delivered{host: r.RemoteAddr})
 		u.mu.Unlock()
-		if n == 1 {
-			w.Header().Set("Retry-After", "100000")
-			w.WriteHeader(http.StatusServiceUnavailable)
-		}
+		_, _ = w.Write(make([]byte, 100_000))
 	}))
 	t.Cleanup(u.Close)
-	b.work(u, queue.WorkerOptions{RetryMin: time.Millisecond, RetryMax: 2 * time.Second})
-	await(t, "it is tried again", func() bool { return len(u.all()) == 2 })
-	if got := u.all(); got[1].at.Sub(got[0].at) < 1900*time.Millisecond {
-		t.Errorf("tried again after %v", got[1].at.Sub(got[0].at))
+	b.work(u, impatient)
+	await(t, "all are delivered", func() bool { return len(u.all()) == 3 })
+	if got := u.all(); got[0].host != got[1].host || got[1].host != got[2].host {
+		t.Errorf("they came from %v", got)
+	}
+}
+
+// 0.0.0.0 is this machine, and none of the addresses that are never asked of a proxy.
+func TestAWorkerHeedsNoProxyOfItsEnvironment(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, 1000, 10)
+	a := b.post("/a", "x")
+	var proxied atomic.Bool
+	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		proxied.Store(true)
+		w.WriteHeader(http.StatusTeapot)
+	}))
+	t.Cleanup(proxy.Close)
+	u := newUpstream(t, nil)
+	testenv.Start(t, testenv.Program{
+		Path: testenv.WeirBinary(t),
+		Args: []string{"worker", "--store", b.url, "--upstream", strings.Replace(u.URL, "127.0.0.1", "0.0.0.0", 1)},
+		Env:  []string{"HTTP_PROXY=" + proxy.URL, "http_proxy=" + proxy.URL, "NO_PROXY=", "no_proxy="},
+	})
+	await(t, "it is done", func() bool { return b.state(a) == queue.StateDone })
+	if proxied.Load() || len(u.all()) != 1 {
+		t.Errorf("%d requests came to the upstream, by a proxy: %t", len(u.all()), proxied.Load())
 	}
 }
 
@@ -139,7 +252,7 @@ func TestWhatCannotBeReplayedIsRefusedForGood(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	_, _ = conn.Write([]byte("GET /a?b#%zz HTTP/1.1\r\nHost: a\r\nX-Weir-Queue: d/orders\r\nX-Weir-Queue-Secret: " + direct + "\r\n\r\n"))
+	_, _ = conn.Write([]byte("GET //a|b HTTP/1.1\r\nHost: a\r\nX-Weir-Queue: d/orders\r\nX-Weir-Queue-Secret: " + direct + "\r\n\r\n"))
 	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
 	if err != nil {
 		t.Fatal(err)

@@ -19,13 +19,14 @@ import (
 // A ticket says that a decision has sent a request into a queue, and into which. It
 // goes to the ingest beside x-weir-overflow, signed, for clients could send that
 // header too. With it the ingest needs no rules, and the decision and the ingest of
-// one request agree on them.
+// one request agree on them. It stores one request: append.lua remembers it.
 
 // ticketLife is how long a request may take from its decision to the ingest.
 const ticketLife = time.Minute
 
 // ticket is what is signed.
 type ticket struct {
+	Name    string `json:"i"` // of this ticket; "": from a Weir of before, it may be used again
 	Hash    string `json:"h"` // of the queue's tag
 	Domain  string `json:"d"`
 	Rule    string `json:"r"`
@@ -71,6 +72,7 @@ func (q *Queues) Ready() bool { return q.secret.Load() != nil }
 func (q *Queues) Ticket(a *About, cost uint64) string {
 	secret := q.secret.Load()
 	text, err := json.Marshal(ticket{
+		Name: rand.Text(),
 		Hash: q.hash(a.Tag), Domain: brief(a.Domain), Rule: brief(a.Rule), Path: brief(a.Path), Counter: a.Counter,
 		Limit: a.Limit.Requests, Window: int64(a.Limit.Window.Length), Queue: a.Limit.Queue,
 		Cost: cost, Until: time.Now().Add(ticketLife).UnixMilli(),
@@ -91,23 +93,26 @@ func mac(secret []byte, text string) []byte {
 	return h.Sum(nil)[:16]
 }
 
-// admit returns what a ticket says, if it was signed with the secret and is not too
-// old.
-func (q *Queues) admit(text string) (*About, uint64, error) {
+// admit returns the queue that a ticket is for, and what it says beside, if it was
+// signed with the secret and is not too old.
+func (q *Queues) admit(text string) (*About, *ticket, error) {
 	secret := q.secret.Load()
+	if secret == nil {
+		return nil, nil, unavailable("checking a ticket", errors.New("the secret of the queues is not known yet"))
+	}
 	body, sum, ok := strings.Cut(text, ".")
 	signed, err := base64.RawURLEncoding.DecodeString(sum)
-	if !ok || err != nil || secret == nil || !hmac.Equal(signed, mac(*secret, body)) {
-		return nil, 0, errTicket
+	if !ok || err != nil || !hmac.Equal(signed, mac(*secret, body)) {
+		return nil, nil, errTicket
 	}
 	plain, err := base64.RawURLEncoding.DecodeString(body)
 	var t ticket
 	if err != nil || json.Unmarshal(plain, &t) != nil || time.Now().UnixMilli() > t.Until {
-		return nil, 0, errTicket
+		return nil, nil, errTicket
 	}
 	a := &About{
 		Tag: q.tag(t.Hash), Domain: t.Domain, Rule: t.Rule, Path: t.Path, Counter: t.Counter,
 		Limit: limiter.Limit{Algorithm: limiter.LeakyBucket, Requests: t.Limit, Window: limiter.Window{Length: time.Duration(t.Window)}, Queue: t.Queue},
 	}
-	return a, t.Cost, nil
+	return a, &t, nil
 }

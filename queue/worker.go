@@ -27,7 +27,7 @@ type WorkerOptions struct {
 	RetryMax      time.Duration // the longest; 0: DefaultLongestRetry
 	Keep          time.Duration // how long results can be asked for; 0: DefaultKeep
 
-	Transport http.RoundTripper // nil: one of its own
+	Transport http.RoundTripper // nil: one of its own, which heeds no proxy of the environment
 	Logger    *slog.Logger      // nil: none
 }
 
@@ -49,10 +49,16 @@ type Worker struct {
 	log  *slog.Logger
 	name string // whose lock it is
 
-	http, fresh *http.Client // fresh: each request on a connection of its own; see client
+	fresh http.RoundTripper // each request on a connection of its own; see transport
 
 	mu   sync.Mutex
-	here map[string]*About // by tag, the queues that are attended to, as they are now
+	here map[string]*attended // by tag
+}
+
+// attended is a queue that the worker looks after.
+type attended struct {
+	*About      // as it is now
+	gone   bool // Redis does not list it any more
 }
 
 // NewWorker returns a worker that does nothing yet.
@@ -70,6 +76,7 @@ func NewWorker(opts WorkerOptions) *Worker {
 	if opts.Transport == nil {
 		transport := http.DefaultTransport.(*http.Transport).Clone()
 		transport.DisableCompression = true // the upstream is to see what the client asked for
+		transport.Proxy = nil               // requests go where Upstream says, whatever else HTTP_PROXY is set for
 		opts.Transport = transport
 	}
 	fresh := opts.Transport
@@ -79,16 +86,7 @@ func NewWorker(opts WorkerOptions) *Worker {
 		fresh = t
 	}
 	return &Worker{
-		opts: opts, q: opts.Queues, log: opts.Logger, name: rand.Text(), here: map[string]*About{},
-		http: newClient(opts.Transport, opts.Timeout), fresh: newClient(fresh, opts.Timeout),
-	}
-}
-
-func newClient(transport http.RoundTripper, timeout time.Duration) *http.Client {
-	return &http.Client{
-		Transport:     transport,
-		Timeout:       timeout,
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }, // it is the client's to follow
+		opts: opts, q: opts.Queues, log: opts.Logger, name: rand.Text(), here: map[string]*attended{}, fresh: fresh,
 	}
 }
 
@@ -120,9 +118,8 @@ func (w *Worker) Run(ctx context.Context) error {
 				w.log.Info("queues can be seen again")
 			}
 		}
-		for i := range queues {
-			if w.meet(&queues[i]) {
-				tag := queues[i].Tag
+		if err == nil {
+			for _, tag := range w.meet(queues) {
 				attending.Go(func() { w.attend(ctx, tag) })
 			}
 		}
@@ -132,26 +129,58 @@ func (w *Worker) Run(ctx context.Context) error {
 	}
 }
 
-// meet keeps what a queue is now, and tells whether it is new.
-func (w *Worker) meet(a *About) bool {
+// meet keeps what the queues are now, and returns the tags of those that nobody
+// attends to yet.
+func (w *Worker) meet(queues []About) (tags []string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	known := w.here[a.Tag] != nil
-	w.here[a.Tag] = a
-	return !known
+	for _, q := range w.here {
+		q.gone = true
+	}
+	for i := range queues {
+		tag := queues[i].Tag
+		if w.here[tag] == nil {
+			tags = append(tags, tag)
+		}
+		w.here[tag] = &attended{About: &queues[i]}
+	}
+	return tags
 }
 
+// about is what a queue is now, or last was. It is for who attends to it.
 func (w *Worker) about(tag string) *About {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.here[tag]
+	return w.here[tag].About
+}
+
+// gone tells whether Redis does not list the queue any more.
+func (w *Worker) gone(tag string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.here[tag].gone
+}
+
+// forget ends the attendance to a queue that is gone. Until then nobody else begins
+// one: the lock does not tell two of one worker apart.
+func (w *Worker) forget(tag string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.here[tag].gone {
+		return false
+	}
+	delete(w.here, tag)
+	return true
 }
 
 // attend takes a queue's lock whenever it is free, and empties the queue as long as
-// it has it.
+// it has it. It ends with the context, or when the queue is gone.
 func (w *Worker) attend(ctx context.Context, tag string) {
 	failing := false
 	for sleep(ctx, lockLife/6+jitter(lockLife/6)) {
+		if w.forget(tag) {
+			return
+		}
 		a := w.about(tag)
 		locked, err := w.takeLock(ctx, a)
 		if (err != nil) != failing && ctx.Err() == nil {
@@ -179,11 +208,12 @@ func (w *Worker) attend(ctx context.Context, tag string) {
 	}
 }
 
-// empty delivers what waits, one after another, until the context ends.
+// empty delivers what waits, one after another, until the context ends or the queue
+// is gone.
 func (w *Worker) empty(ctx context.Context, tag string) {
 	s := &schedule{}
 	fails := 0
-	for ctx.Err() == nil {
+	for ctx.Err() == nil && !w.gone(tag) {
 		a := w.about(tag)
 		e, err := w.next(ctx, a)
 		if err == nil && e != nil {
@@ -193,8 +223,9 @@ func (w *Worker) empty(ctx context.Context, tag string) {
 		case errors.Is(err, errLockLost):
 			return
 		case err != nil && ctx.Err() == nil:
-			w.log.Warn("emptying a queue", "queue", a.Name(), "err", err)
-			fails++
+			if fails++; fails == 1 {
+				w.log.Warn("emptying a queue", "queue", a.Name(), "err", err)
+			}
 			sleep(ctx, w.backoff(fails))
 		case e == nil:
 			sleep(ctx, min(max(a.interval()/2, 5*time.Millisecond), 100*time.Millisecond))
@@ -204,8 +235,10 @@ func (w *Worker) empty(ctx context.Context, tag string) {
 	}
 }
 
-// groupScript makes a stream's group, in a full Redis too; see lock.go. No entry is 0-1.
-var groupScript = goredis.NewScript(`redis.call('XDEL', KEYS[1], '0-1') return redis.pcall('XGROUP', 'CREATE', KEYS[1], ARGV[1], '0', 'MKSTREAM')`)
+// groupScript makes a stream's group, in a full Redis too; see lock.go. No entry is
+// 0-1. A queue that was removed stays so.
+var groupScript = goredis.NewScript(`if redis.call('EXISTS', KEYS[2]) == 0 then return 0 end
+redis.call('XDEL', KEYS[1], '0-1') return redis.pcall('XGROUP', 'CREATE', KEYS[1], ARGV[1], '0', 'MKSTREAM')`)
 
 // next is the first of a queue: what was begun before, or else who waits longest.
 func (w *Worker) next(ctx context.Context, a *About) (*Entry, error) {
@@ -217,7 +250,7 @@ func (w *Worker) next(ctx context.Context, a *About) (*Entry, error) {
 		case errors.Is(err, goredis.Nil):
 			continue
 		case err != nil && strings.HasPrefix(err.Error(), "NOGROUP"):
-			err = groupScript.Run(ctx, w.q.client, []string{a.stream()}, group).Err()
+			err = groupScript.Run(ctx, w.q.client, []string{a.stream(), a.about()}, group).Err()
 			if err != nil && !strings.HasPrefix(err.Error(), "BUSYGROUP") {
 				return nil, unavailable("making a queue's group", err)
 			}

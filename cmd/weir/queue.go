@@ -2,25 +2,26 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"text/tabwriter"
 	"time"
 
 	goredis "github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/logging"
 	"github.com/spf13/cobra"
 
 	"weir/queue"
 )
 
 func newQueue() *cobra.Command {
-	cmd := newGroup("queue", "look into queues, retry what was given up, drop requests",
+	cmd := newGroup("queue", "look into queues, retry what was given up, drop requests, remove queues",
 		`The queues of rules with over_limit: queue, as operators need them. A queue is
 named DOMAIN/RULE, or by the hash that ls prints.`)
 	var t queueTarget
 	t.addFlags(cmd.PersistentFlags())
-	cmd.AddCommand(newQueueLs(&t), newQueuePeek(&t), newQueueRetry(&t), newQueueDrop(&t))
+	cmd.AddCommand(newQueueLs(&t), newQueuePeek(&t), newQueueRetry(&t), newQueueDrop(&t), newQueueRm(&t))
 	return cmd
 }
 
@@ -29,7 +30,7 @@ const queueTimeout = time.Minute
 
 // with opens the queues for a command.
 func (t *queueTarget) with(ctx context.Context, do func(context.Context, *queue.Queues) error) error {
-	goredis.SetLogger(clientLog{slog.New(slog.DiscardHandler)}) // the error says what it would
+	goredis.SetLogger(&logging.VoidLogger{}) // what goes wrong is the command's error
 	queues, err := t.open()
 	if err != nil {
 		return err
@@ -70,16 +71,19 @@ func newQueueLs(t *queueTarget) *cobra.Command {
 
 func printQueues(out io.Writer, all []queue.Overview) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "QUEUE\tWAITING\tOF\tRATE\tOLDEST\tGIVEN UP\tWORKER\tHASH")
+	fmt.Fprintln(w, "QUEUE\tWAITING\tOF\tRATE\tOLDEST\tGIVEN UP\tWORKER\tRULE\tHASH")
 	for _, o := range all {
-		oldest, worker := "-", "none"
+		oldest, worker, rule := "-", "none", "gone"
 		if !o.Oldest.IsZero() {
 			oldest = time.Since(o.Oldest).Round(time.Second).String()
 		}
 		if o.Worked {
 			worker = "yes"
 		}
-		fmt.Fprintf(w, "%s\t%d\t%d\t%d per %v\t%s\t%d\t%s\t%s\n", o.Name(), o.Waiting, o.Limit.Queue, o.Limit.Requests, o.Limit.Window.Length, oldest, o.Failed, worker, o.Hash)
+		if o.Ruled {
+			rule = "in force"
+		}
+		fmt.Fprintf(w, "%s\t%d\t%d\t%d per %v\t%s\t%d\t%s\t%s\t%s\n", o.Name(), o.Waiting, o.Limit.Queue, o.Limit.Requests, o.Limit.Window.Length, oldest, o.Failed, worker, rule, o.Hash)
 	}
 	return w.Flush()
 }
@@ -161,6 +165,50 @@ func newQueueDrop(t *queueTarget) *cobra.Command {
 	cmd.Flags().BoolVar(&all, "all", false, "all that wait")
 	cmd.Flags().BoolVar(&failed, "failed", false, "of those that were given up, not of those that wait")
 	return cmd
+}
+
+func newQueueRm(t *queueTarget) *cobra.Command {
+	var force bool
+	cmd := &cobra.Command{
+		Use:   "rm QUEUE",
+		Short: "remove a queue whose rule is gone, and which is empty",
+		Long: `Remove a queue that is empty and whose rule is gone, so that workers do not look
+after it any more. A queue stays whose rule is in force at any weir serve on this
+Redis, also with --force: it would be announced again. A rule counts as in force
+for a minute and a half after a server last had it.`,
+		Args: exactly(1, "a queue: DOMAIN/RULE, as weir queue ls lists them"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return t.withQueue(cmd.Context(), args[0], func(ctx context.Context, queues *queue.Queues, about *queue.About) error {
+				return removeQueue(ctx, cmd.OutOrStdout(), queues, about, force)
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&force, "force", false, "drop who waits in it, and who was given up, before")
+	return cmd
+}
+
+func removeQueue(ctx context.Context, out io.Writer, queues *queue.Queues, about *queue.About, force bool) error {
+	err := queues.Remove(ctx, about) // first: what stays is not emptied
+	if errors.Is(err, queue.ErrNotEmpty) && !force {
+		return fmt.Errorf("%w; --force drops them", err)
+	}
+	if errors.Is(err, queue.ErrNotEmpty) {
+		var dropped int
+		for _, failed := range []bool{false, true} {
+			n, err := queues.Drop(ctx, about, failed, nil)
+			dropped += n
+			if err != nil {
+				return fmt.Errorf("emptying the queue, of which %s are dropped: %w", count(dropped, "request"), err)
+			}
+		}
+		fmt.Fprintf(out, "%s dropped\n", count(dropped, "request"))
+		err = queues.Remove(ctx, about)
+	}
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "%s removed\n", about.Name())
+	return nil
 }
 
 // idsOrAll keeps a command from doing to all what was meant for one.

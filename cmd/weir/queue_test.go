@@ -3,6 +3,7 @@ package main
 import (
 	"io"
 	"net/http"
+	"os/exec"
 	"regexp"
 	"strings"
 	"testing"
@@ -109,4 +110,59 @@ func TestServeStartsWhileTheQueuesRedisIsAway(t *testing.T) {
 	eventually(t, "queues can be used", func() bool {
 		return strings.Contains(weir(t, "queue", "ls", "--store", "redis://"+addr).stdout, "shop/orders")
 	})
+}
+
+func TestAQueueIsRemovedWhoseRuleIsGone(t *testing.T) {
+	redis := testenv.StartRedis(t, testenv.RedisOptions{})
+	store := "redis://" + redis.Addr
+	file := rulesFile(t, orders)
+	s := serving(t, "--rules", file, "--store", store, "--store-timeout", "5s", "--queue-addr", "127.0.0.1:0", "--queue-secret", "x")
+	ls := func() string { return weir(t, "queue", "ls", "--store", store).stdout }
+	eventually(t, "queues can be used", func() bool { return strings.Contains(ls(), "in force") })
+	queueAddr := regexp.MustCompile(`(?m)^  queue (\S+)`).FindStringSubmatch(s.stdout.String())[1]
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+queueAddr+"/orders", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("X-Weir-Queue", "shop/orders")
+	r.Header.Set("X-Weir-Queue-Secret", "x")
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil || resp.StatusCode != http.StatusAccepted {
+		t.Fatalf("%v, %v", resp, err)
+	}
+	resp.Body.Close()
+	rm := func(args ...string) result {
+		return weir(t, append([]string{"queue", "rm", "--store", store}, args...)...)
+	}
+	rm("shop/orders").want(t, exitFailed, "its rule is in force", "remove the rule first")
+	rm("shop/orders", "--force").want(t, exitFailed, "its rule is in force")
+	if !strings.Contains(ls(), "shop/orders  1 ") {
+		t.Errorf("what stays was emptied:\n%s", ls())
+	}
+	// What is left of a rule that was removed a while ago.
+	if code := s.stop(); code != exitDone {
+		t.Fatalf("serve ended with %d", code)
+	}
+	for _, key := range strings.Fields(redis.MustDo(t, "KEYS", "*}ruled")) {
+		redis.MustDo(t, "DEL", key)
+	}
+	if !strings.Contains(ls(), "gone") {
+		t.Errorf("the rule is not gone:\n%s", ls())
+	}
+	rm("shop/mails").want(t, exitFailed, "there are: shop/orders")
+	rm().want(t, exitWrongUse, "DOMAIN/RULE")
+	rm("shop/orders").want(t, exitFailed, "1 wait and 0 were given up", "--force drops them")
+	rm("shop/orders", "--force").want(t, exitDone, "1 request dropped", "shop/orders removed")
+	if strings.Contains(ls(), "shop/orders") {
+		t.Errorf("it is still there:\n%s", ls())
+	}
+}
+
+// The Redis client has words of its own, for os.Stderr.
+func TestADeadRedisIsOneErrorOfAQueueCommand(t *testing.T) {
+	p := exec.CommandContext(t.Context(), testenv.WeirBinary(t), "queue", "ls", "--store", "redis://"+testenv.FreeAddr(t))
+	out, err := p.CombinedOutput()
+	if lines := strings.Count(string(out), "\n"); err == nil || lines != 1 || !strings.HasPrefix(string(out), "weir: ") {
+		t.Errorf("%v, and it printed\n%s", err, out)
+	}
 }

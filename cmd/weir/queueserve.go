@@ -223,6 +223,10 @@ func (q *queueServing) close() {
 	}
 }
 
+// ingestHeaders is what a request to the ingest may have before its body, in bytes:
+// more than is stored, for its ticket and what belongs to the connection are not.
+const ingestHeaders = 128 << 10
+
 // newIngestServer serves the ingest in HTTP/1 and, as Envoy's clusters may ask,
 // HTTP/2 without TLS; with certificates, only TLS.
 func newIngestServer(handler http.Handler, certs *server.Certificates, log *slog.Logger) *http.Server {
@@ -236,6 +240,7 @@ func newIngestServer(handler http.Handler, certs *server.Certificates, log *slog
 		ReadHeaderTimeout:            5 * time.Second,
 		ReadTimeout:                  30 * time.Second,
 		WriteTimeout:                 time.Minute,
+		MaxHeaderBytes:               ingestHeaders,
 		IdleTimeout:                  time.Minute,
 		ErrorLog:                     server.HTTPErrorLog(log),
 	}
