@@ -86,7 +86,7 @@ func TestATicketIsNotRefusedForGoodBeforeTheSecretIsKnown(t *testing.T) {
 	ticket := b.queues.Ticket(&b.orders, 1)
 	late := httptest.NewServer(queue.NewIngest(queue.IngestOptions{Queues: b.open()}))
 	t.Cleanup(late.Close)
-	r, _ := http.NewRequestWithContext(t.Context(), "POST", late.URL+"/orders", nil)
+	r, _ := http.NewRequestWithContext(t.Context(), http.MethodPost, late.URL+"/orders", nil)
 	r.Header.Set(queue.HeaderTicket, ticket)
 	resp, err := http.DefaultClient.Do(r)
 	if err != nil {
