@@ -101,6 +101,8 @@ func (r *Request) check() error {
 	switch {
 	case r.HTTP == nil || len(r.HTTP.Path) == 0 || r.HTTP.Path[0] != '/':
 		return fmt.Errorf("%w: its path does not begin with a slash", ErrRequest)
+	case r.HTTP.Method == http.MethodConnect:
+		return fmt.Errorf("%w: CONNECT cannot be replayed", ErrRequest)
 	case len(r.Key) > maxKey:
 		return fmt.Errorf("%w: its idempotency key has %d bytes; %d are allowed", ErrRequest, len(r.Key), maxKey)
 	}

@@ -40,7 +40,15 @@ const (
 
 // schedule is when the next may depart, by this process's clock: who comes a little
 // late must not slow the rest down.
-type schedule struct{ due time.Time }
+type schedule struct {
+	due  time.Time
+	sent time.Time // when the last one departed here: Redis knows when it let it, which a slow answer makes earlier
+}
+
+// early is how long at least the next is to wait, whatever Redis says.
+func (s *schedule) early(now time.Time, interval time.Duration) time.Duration {
+	return s.sent.Add(interval / 2).Sub(now)
+}
 
 // late is how late a departure is, if it follows the one before it closely.
 func (s *schedule) late(now time.Time, interval time.Duration) time.Duration {
@@ -97,6 +105,13 @@ func (w *Worker) depart(ctx context.Context, a *About, e *Entry, s *schedule) (d
 			sleep(ctx, discovery) // the limit may be raised
 			return 0, nil
 		}
+		if early := s.early(time.Now(), a.interval()); early > 0 {
+			if !sleep(ctx, min(early, discovery)) {
+				return 0, nil
+			}
+			a = w.about(a.Tag)
+			continue
+		}
 		n := a.Limit.Numbers()
 		late := s.late(time.Now(), a.interval())
 		keys := []string{a.lock(), a.stream(), a.Counter, a.record(e.name)}
@@ -115,7 +130,8 @@ func (w *Worker) depart(ctx context.Context, a *About, e *Entry, s *schedule) (d
 			if time.Since(asked) > lockLife/2 {
 				continue // another may have the lock by now, or the next master of Redis not know of this
 			}
-			s.due = time.Now().Add(a.Limit.Duration(reply[2]))
+			s.sent = time.Now()
+			s.due = s.sent.Add(a.Limit.Duration(reply[2]))
 			return reply[1], nil
 		case 0:
 			wait := a.Limit.Duration(reply[1])
@@ -161,9 +177,13 @@ func (w *Worker) send(ctx context.Context, e *Entry, delivery int64) answer {
 		return answer{reached: connected.Load(), why: err.Error()}
 	}
 	defer resp.Body.Close()
-	drain(resp.Body, cancel)
+	if resp.StatusCode != http.StatusSwitchingProtocols { // the rest of that one is a connection, whose reads heed no context
+		drain(resp.Body, cancel)
+	}
 	a := answer{status: resp.StatusCode, reached: true}
 	switch {
+	case resp.StatusCode < 200: // 101, which nobody asked for, or none at all: as a 5xx (RFC 9110, 15)
+		a.why = "the upstream answered " + resp.Status + ", which is no answer to this"
 	case resp.StatusCode >= 500 && resp.StatusCode != http.StatusNotImplemented && resp.StatusCode != http.StatusHTTPVersionNotSupported,
 		resp.StatusCode == http.StatusTooManyRequests, resp.StatusCode == http.StatusRequestTimeout, resp.StatusCode == http.StatusTooEarly:
 		a.why = "the upstream answered " + resp.Status
@@ -171,25 +191,28 @@ func (w *Worker) send(ctx context.Context, e *Entry, delivery int64) answer {
 	default:
 		a.final = true
 	}
-	if copied := resp.Header.Get(HeaderQueued); copied != "" && w.ours(context.WithoutCancel(ctx), e, copied) {
+	if copied := resp.Header.Get(HeaderQueued); copied != "" && w.ours(context.WithoutCancel(ctx), r, e, copied) {
 		return answer{why: "it came back into the queue: --upstream leads to a listener whose limit queues; let it lead to the service itself"}
 	}
 	return a
 }
 
 // ours tells whether the upstream's answer is one of our own ingest's, and takes the
-// copy out again that it made.
-func (w *Worker) ours(ctx context.Context, e *Entry, copied string) bool {
+// copy out again that it made. Only a copy: what has another key is another request,
+// whoever answered with its ID.
+func (w *Worker) ours(ctx context.Context, r *http.Request, e *Entry, copied string) bool {
 	if copied == e.ID {
 		return true
 	}
 	if _, err := w.q.Status(ctx, copied); errors.Is(err, ErrUnknown) {
 		return false // a queue of the upstream's own, elsewhere
 	}
-	hash, _, _ := strings.Cut(copied, ".")
-	about, err := w.q.about(ctx, hash)
-	if err == nil && about != nil {
-		_, err = w.q.Drop(ctx, about, false, []string{copied})
+	found, err := w.q.waiting(ctx, copied)
+	switch {
+	case err == nil && found != nil && found.key() == r.Header.Get(HeaderIdempotencyKey):
+		_, err = w.q.leave(ctx, found, StateDropped, 0, "it was a copy, made by a worker whose upstream leads into the queue", w.opts.Keep)
+	case err == nil && found != nil:
+		w.log.Warn("the upstream answered with the ID of another request", "id", e.ID, "other", copied)
 	}
 	if err != nil {
 		w.log.Warn("a copy of a request stays in the queue", "id", e.ID, "copy", copied, "err", err)

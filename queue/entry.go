@@ -4,6 +4,7 @@ import (
 	"context"
 	_ "embed"
 	"errors"
+	"net/http"
 	"strconv"
 	"strings"
 	"time"
@@ -120,6 +121,41 @@ func (q *Queues) entryOf(a *About, m goredis.XMessage) *Entry {
 	}
 	e.ID = q.hash(a.Tag) + "." + e.name
 	return e
+}
+
+// waiting returns the entry of a request that waits or is being delivered; nil: there
+// is none.
+func (q *Queues) waiting(ctx context.Context, id string) (*Entry, error) {
+	hash, name, _ := strings.Cut(id, ".")
+	a, err := q.about(ctx, hash)
+	if err != nil || a == nil {
+		return nil, err
+	}
+	entry, err := q.client.HGet(ctx, a.record(name), "entry").Result()
+	if errors.Is(err, goredis.Nil) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, unavailable("reading a request's record", err)
+	}
+	found, err := q.client.XRange(ctx, a.stream(), entry, entry).Result()
+	if err != nil {
+		return nil, unavailable("looking into a queue", err)
+	}
+	if len(found) == 0 {
+		return nil, nil
+	}
+	return q.entryOf(a, found[0]), nil
+}
+
+// key is the request's idempotency key, by its headers; "": none, or it cannot be read.
+func (e *Entry) key() string {
+	for _, h := range e.Request.GetHeaders() {
+		if http.CanonicalHeaderKey(h.GetName()) == HeaderIdempotencyKey {
+			return string(h.GetValue())
+		}
+	}
+	return ""
 }
 
 func (e *Entry) keys() []string {

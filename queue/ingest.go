@@ -248,7 +248,7 @@ func unreplayable(r *http.Request) string {
 	switch {
 	case r.Method == http.MethodConnect:
 		return "CONNECT"
-	case r.Header.Get("Upgrade") != "" && hasToken(r.Header, "Connection", "upgrade"):
+	case r.Header.Get("Upgrade") != "" && tokens(r.Header, "Connection")["upgrade"]:
 		return "an upgrade"
 	case strings.HasPrefix(r.Header.Get("Content-Type"), "application/grpc"):
 		return "a gRPC call"
@@ -269,8 +269,9 @@ var hopByHop = []string{
 // httpRequest is the request as it is kept, yet without its body.
 func httpRequest(r *http.Request) *weirv1.HttpRequest {
 	out := &weirv1.HttpRequest{Method: r.Method, Authority: r.Host, Path: []byte(r.RequestURI)}
+	named := tokens(r.Header, "Connection") // once: of many names and many headers, the product takes seconds
 	for name, values := range r.Header {
-		if slices.Contains(hopByHop, name) || hasToken(r.Header, "Connection", name) {
+		if slices.Contains(hopByHop, name) || named[strings.ToLower(name)] {
 			continue
 		}
 		for _, v := range values {
@@ -280,15 +281,15 @@ func httpRequest(r *http.Request) *weirv1.HttpRequest {
 	return out
 }
 
-func hasToken(h http.Header, name, token string) bool {
+// tokens are the words of a header that is a list, in lower case.
+func tokens(h http.Header, name string) map[string]bool {
+	found := map[string]bool{}
 	for _, line := range h.Values(name) {
 		for t := range strings.SplitSeq(line, ",") {
-			if strings.EqualFold(strings.TrimSpace(t), token) {
-				return true
-			}
+			found[strings.ToLower(strings.TrimSpace(t))] = true
 		}
 	}
-	return false
+	return found
 }
 
 // status tells what has become of a request.

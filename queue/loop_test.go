@@ -62,6 +62,42 @@ func TestWhatComesBackIntoTheQueueIsNotLost(t *testing.T) {
 	}
 }
 
+// Whoever answers with the ID of another request must not end that one by it.
+func TestAnAnswerWithTheIDOfAnotherRequestDropsNothing(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ remark, key string }{
+		{"which has no key", ""},
+		{"which has a key of its own", "k"},
+	} {
+		t.Run(c.remark, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t, 1000, 10)
+			var key []string
+			if c.key != "" {
+				key = []string{queue.HeaderIdempotencyKey, c.key}
+			}
+			first, second := b.post("/a", ""), b.post("/b", "", key...)
+			var answered atomic.Int64
+			u := &upstream{}
+			u.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				if answered.Add(1) <= 2 {
+					w.Header().Set(queue.HeaderQueued, second.header.Get(queue.HeaderQueued))
+					w.WriteHeader(http.StatusAccepted)
+				}
+			}))
+			t.Cleanup(u.Close)
+			b.work(u, impatient)
+			await(t, "nothing waits", func() bool {
+				n, err := b.queues.Overviews(t.Context())
+				return err == nil && n[0].Waiting == 0
+			})
+			if b.state(first) != queue.StateDone || b.state(second) != queue.StateDone || answered.Load() != 4 {
+				t.Errorf("the first is %s, the second %s, after %d deliveries", b.state(first), b.state(second), answered.Load())
+			}
+		})
+	}
+}
+
 // An upstream that has a Weir of its own answers like ours.
 func TestA202OfAnotherQueueIsAnAnswer(t *testing.T) {
 	t.Parallel()

@@ -40,5 +40,13 @@ func (q *Queues) Remove(ctx context.Context, a *About) error {
 	if err := q.client.SRem(ctx, q.index(), q.hash(a.Tag)).Err(); err != nil {
 		return unavailable("removing a queue", err)
 	}
+	// A request with a ticket may have come between the two, and begun the queue anew.
+	n, err := q.client.Exists(ctx, a.about()).Result()
+	if err == nil && n > 0 {
+		err = q.client.SAdd(ctx, q.index(), q.hash(a.Tag)).Err()
+	}
+	if err != nil {
+		return unavailable("looking whether a removed queue has begun anew", err)
+	}
 	return nil
 }

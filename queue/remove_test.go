@@ -1,6 +1,7 @@
 package queue_test
 
 import (
+	"bytes"
 	"errors"
 	"strings"
 	"testing"
@@ -119,6 +120,26 @@ func TestAWorkerLeavesARemovedQueueAloneAndComesBackToANewOne(t *testing.T) {
 	}
 	second := b.post("/b", "")
 	await(t, "what comes then is done", func() bool { return b.state(second) == queue.StateDone })
+}
+
+// It would wait for ever in a queue that no worker sees.
+func TestARequestThatComesWhileItsQueueIsRemovedIsNotLost(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, 1000, 10)
+	b.ruleGone()
+	direct, meanwhile := b.url, answer{}
+	b.url = b.behind(func(asked []byte) {
+		if bytes.Contains(bytes.ToLower(asked), []byte("srem")) { // the queue is gone, and yet in the list
+			meanwhile = b.post("/a", "")
+		}
+	}, func([]byte) {})
+	if err := b.open().Remove(t.Context(), &b.orders); err != nil {
+		t.Fatal(err)
+	}
+	b.wantCode(meanwhile, 202)
+	b.url = direct
+	b.work(newUpstream(t, nil), impatient)
+	await(t, "it is done", func() bool { return b.state(meanwhile) == queue.StateDone })
 }
 
 // All keys of a script are of one node.

@@ -175,6 +175,42 @@ func TestABodyThatDoesNotEndHoldsNothingUp(t *testing.T) {
 	}
 }
 
+// Nobody asked for another protocol, and Go reads its connection without a bound.
+func TestAnAnswerThatIsNoneIsAFailedDelivery(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ remark, head string }{
+		{"another protocol", "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n"},
+		{"another protocol, unnamed", "HTTP/1.1 101 Switching Protocols\r\n\r\n"},
+		{"a status that is none", "HTTP/1.1 000 None\r\nContent-Length: 0\r\n\r\n"},
+	} {
+		t.Run(c.remark, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t, 1000, 10)
+			first, next := b.post("/a", "x"), b.post("/b", "x")
+			u := &upstream{}
+			u.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if r.RequestURI != "/a" {
+					return
+				}
+				conn, _, err := http.NewResponseController(w).Hijack()
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				_, _ = io.WriteString(conn, c.head)
+				_, _ = io.Copy(io.Discard, conn) // until the worker closes it
+				conn.Close()
+			}))
+			t.Cleanup(u.Close)
+			opts := impatient
+			opts.MaxDeliveries, opts.Timeout = 2, time.Minute
+			b.work(u, opts)
+			await(t, "it is given up", func() bool { return b.state(first) == queue.StateFailed })
+			await(t, "the next is done", func() bool { return b.state(next) == queue.StateDone })
+		})
+	}
+}
+
 func TestAnAnswerThatWasReadLeavesItsConnectionForTheNext(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, 1000, 10)

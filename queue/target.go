@@ -46,13 +46,13 @@ func targetURL(base *url.URL, target string) (*url.URL, error) {
 			return nil, fmt.Errorf("the path %.100q has a blank or a control character", target)
 		}
 	}
+	path, query, asked := strings.Cut(target, "?")
+	plain, err := url.PathUnescape(path)
+	if err != nil {
+		return nil, fmt.Errorf("the path %.100q is no URL's: %w", target, err)
+	}
 	u := &url.URL{Scheme: base.Scheme, Host: base.Host, Opaque: target}
 	if strings.HasPrefix(target, "//") { // opaque, what follows were the host
-		path, query, asked := strings.Cut(target, "?")
-		plain, err := url.PathUnescape(path)
-		if err != nil {
-			return nil, fmt.Errorf("the path %.100q is no URL's: %w", target, err)
-		}
 		u = &url.URL{Scheme: base.Scheme, Host: base.Host, Path: plain, RawPath: path, RawQuery: query, ForceQuery: asked}
 	}
 	if u.RequestURI() != target {

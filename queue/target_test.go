@@ -106,11 +106,17 @@ func TestATargetThatCannotBeSentAsItIsIsRefused(t *testing.T) {
 			t.Errorf("%s, %q: answered %d, want %d", c.remark, c.target, code, c.code)
 		}
 	}
-	for _, path := range []string{"/a b", "/a HTTP/1.1\r\nX: y", "/\x7f", "//a%zz", "a", ""} { // HTTP/2 and gRPC bring such
+	for _, path := range []string{"/a b", "/a HTTP/1.1\r\nX: y", "/\x7f", "//a%zz", "/a%zz", "/a%", "a", ""} { // HTTP/2 and gRPC bring such
 		_, err := b.queues.Append(t.Context(), &b.orders, queue.Request{HTTP: httpPost(path)})
 		if err == nil {
 			t.Errorf("%q was queued", path)
 		}
+	}
+	if _, err := b.queues.Append(t.Context(), &b.orders, queue.Request{HTTP: &weirv1.HttpRequest{Method: "CONNECT", Path: []byte("/a")}}); err == nil {
+		t.Error("CONNECT was queued")
+	}
+	if _, err := b.queues.Append(t.Context(), &b.orders, queue.Request{HTTP: httpPost("/a?b=%zz")}); err != nil {
+		t.Errorf("a query may have any %%: %v", err)
 	}
 }
 

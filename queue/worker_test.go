@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -205,5 +206,29 @@ func TestOperatorsSeeAndDropWhatWaits(t *testing.T) {
 	}
 	if all, _ := b.queues.Overviews(t.Context()); all[0].Waiting != 0 {
 		t.Errorf("%d wait", all[0].Waiting)
+	}
+}
+
+// Redis lets one depart, its answer takes longer than an interval, and it would let the
+// next at once.
+func TestDeliveriesKeepApartAlsoWhenAnswersOfRedisAreLate(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, 5, 100)
+	for range 20 {
+		b.wantCode(b.post("/a", ""), 202)
+	}
+	var answers atomic.Int64
+	b.url = b.behind(func([]byte) {}, func([]byte) {
+		if answers.Add(1)%7 == 0 { // 7: each kind of answer is late now and then
+			time.Sleep(500 * time.Millisecond)
+		}
+	})
+	u := newUpstream(t, nil)
+	b.work(u, impatient)
+	await(t, "all are delivered", func() bool { return len(u.all()) == 20 })
+	for i, d := range u.all()[1:] {
+		if gap := d.at.Sub(u.all()[i].at); gap < 60*time.Millisecond { // half an interval is 100
+			t.Errorf("number %d came %v after the one before", i+1, gap)
+		}
 	}
 }
