@@ -65,7 +65,7 @@ lint: $(TOOLS)/golangci-lint $(TOOLS)/buf ## gofmt, golangci-lint, buf lint and 
 	@$(TOOLS)/buf breaking --against api/baseline.binpb
 
 .PHONY: generate
-generate: $(TOOLS)/buf $(TOOLS)/protoc-gen-go $(TOOLS)/protoc-gen-go-grpc ## the Go code of api/
+generate: $(TOOLS)/buf $(TOOLS)/protoc-gen-go $(TOOLS)/protoc-gen-go-grpc $(TOOLS)/protoc-gen-grpc-gateway $(TOOLS)/protoc-gen-openapiv2 ## the Go code and the OpenAPI file of api/
 	$(TOOLS)/buf generate
 
 # api/baseline.binpb is the API as it was last released: `make lint` refuses what
@@ -101,3 +101,9 @@ $(TOOLS)/protoc-gen-go: $(wildcard internal/tools/protoc-gen/go.*)
 
 $(TOOLS)/protoc-gen-go-grpc: $(wildcard internal/tools/protoc-gen/go.*)
 	$(call tool,internal/tools/protoc-gen,google.golang.org/grpc/cmd/protoc-gen-go-grpc)
+
+$(TOOLS)/protoc-gen-grpc-gateway: $(wildcard internal/tools/protoc-gen/go.*)
+	$(call tool,internal/tools/protoc-gen,github.com/grpc-ecosystem/grpc-gateway/v2/protoc-gen-grpc-gateway)
+
+$(TOOLS)/protoc-gen-openapiv2: $(wildcard internal/tools/protoc-gen/go.*)
+	$(call tool,internal/tools/protoc-gen,github.com/grpc-ecosystem/grpc-gateway/v2/protoc-gen-openapiv2)

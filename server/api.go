@@ -50,7 +50,7 @@ func (a *api) Check(ctx context.Context, req *weirv1.CheckRequest) (*weirv1.Chec
 
 func entriesOf(entries []*weirv1.Entry) (out []rules.Entry) {
 	for _, e := range entries {
-		out = append(out, rules.Entry{Key: e.GetKey(), Value: string(e.GetValue())})
+		out = append(out, rules.Entry{Key: e.GetKey(), Value: e.Text()})
 	}
 	return out
 }

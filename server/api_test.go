@@ -20,7 +20,7 @@ func described(text string) (out []*weirv1.Descriptor) {
 	for _, d := range request("", text).Descriptors {
 		own := &weirv1.Descriptor{}
 		for _, e := range d.Entries {
-			own.Entries = append(own.Entries, &weirv1.Entry{Key: e.Key, Value: []byte(e.Value)})
+			own.Entries = append(own.Entries, weirv1.NewEntry(e.Key, e.Value))
 		}
 		out = append(out, own)
 	}
@@ -72,7 +72,7 @@ rules:
 		t.Errorf("a look: %v", resp)
 	}
 	refund := described("a=1")
-	refund[0].Refund, refund[0].Entries[0].Value = true, []byte("1")
+	refund[0].Refund, refund[0].Entries[0].Value = true, "1"
 	if resp := check(&weirv1.CheckRequest{Domain: "default", Descriptors: refund}); !resp.Allowed || resp.Decisions[0].Remaining != 3 || resp.Decisions[1].Remaining != 1 {
 		t.Errorf("a refund: %v", resp)
 	}
@@ -181,13 +181,13 @@ func TestTheOwnAPISaysWhatIsWrongWithARequest(t *testing.T) {
 		t.Errorf("Explain without entries: %v", err)
 	}
 	// Bytes that are no text come through, and never break an answer.
-	entries := []*weirv1.Entry{{Key: "path", Value: []byte("\xff")}}
+	entries := []*weirv1.Entry{{Key: "path", RawValue: []byte("\xff")}}
 	check, err := api.Check(t.Context(), &weirv1.CheckRequest{Domain: "default", Descriptors: []*weirv1.Descriptor{{Entries: entries}}})
 	if err != nil || check.Allowed {
 		t.Errorf("Check: %v, %v", check, err)
 	}
 	explained, err := api.Explain(t.Context(), &weirv1.ExplainRequest{Domain: "default", Entries: entries})
-	if err != nil || explained.Rule == "" || string(explained.Steps[0].Entry.Value) != "\xff" {
+	if err != nil || explained.Rule == "" || explained.Steps[0].Entry.Text() != "\xff" {
 		t.Errorf("Explain: %v, %v", explained, err)
 	}
 }

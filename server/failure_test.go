@@ -33,7 +33,7 @@ func TestAPanicBecomesAnErrorAndALogLineAndTheServerGoesOn(t *testing.T) {
 	h := httpFor(t, s.fixture)
 	check := func() error {
 		_, err := weirv1.NewWeirServiceClient(s.conn).Check(t.Context(), &weirv1.CheckRequest{
-			Domain: "default", Descriptors: []*weirv1.Descriptor{{Entries: []*weirv1.Entry{{Key: "a", Value: []byte("1")}}}},
+			Domain: "default", Descriptors: []*weirv1.Descriptor{{Entries: []*weirv1.Entry{{Key: "a", Value: "1"}}}},
 		})
 		return err
 	}
@@ -82,7 +82,7 @@ func TestErrorsOfAStoreBecomeCodes(t *testing.T) {
 				t.Errorf("RLS: %v, want %v", err, x.want)
 			}
 			_, err := weirv1.NewWeirServiceClient(s.conn).Check(t.Context(), &weirv1.CheckRequest{
-				Domain: "default", Descriptors: []*weirv1.Descriptor{{Entries: []*weirv1.Entry{{Key: "a", Value: []byte("1")}}}},
+				Domain: "default", Descriptors: []*weirv1.Descriptor{{Entries: []*weirv1.Entry{{Key: "a", Value: "1"}}}},
 			})
 			if grpcstatus.Code(err) != x.want {
 				t.Errorf("Check: %v, want %v", err, x.want)

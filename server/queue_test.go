@@ -108,7 +108,7 @@ func TestCheckAndEnqueue(t *testing.T) {
 	store := limitertest.NewReference(limiter.Options{}, limitertest.NewClock(monday).Now)
 	s := start(t, setup{rules: queueing, service: Options{Store: store, Queue: &ticketOffice{}}})
 	client := weirv1.NewWeirServiceClient(s.conn)
-	entries := []*weirv1.Entry{{Key: "endpoint", Value: []byte("/mails")}}
+	entries := []*weirv1.Entry{{Key: "endpoint", Value: "/mails"}}
 	for i, want := range []string{"", "mails"} {
 		resp, err := client.Check(t.Context(), &weirv1.CheckRequest{Domain: "default", Descriptors: []*weirv1.Descriptor{{Entries: entries}}})
 		if err != nil || !resp.Allowed || resp.Queue != want {
@@ -126,7 +126,7 @@ func TestCheckAndEnqueue(t *testing.T) {
 		{&weirv1.EnqueueRequest{Entries: entries}, codes.InvalidArgument, "domain"},
 		{&weirv1.EnqueueRequest{Domain: "default"}, codes.InvalidArgument, "no entries"},
 		{&weirv1.EnqueueRequest{Domain: "other", Entries: entries}, codes.FailedPrecondition, "over_limit: queue"},
-		{&weirv1.EnqueueRequest{Domain: "default", Entries: []*weirv1.Entry{{Key: "user", Value: []byte("u")}}}, codes.FailedPrecondition, "over_limit: queue"},
+		{&weirv1.EnqueueRequest{Domain: "default", Entries: []*weirv1.Entry{{Key: "user", Value: "u"}}}, codes.FailedPrecondition, "over_limit: queue"},
 	} {
 		_, err := client.Enqueue(t.Context(), c.req)
 		if grpcstatus.Code(err) != c.code || !strings.Contains(err.Error(), c.why) {

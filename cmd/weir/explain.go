@@ -72,7 +72,7 @@ func explainRemote(ctx context.Context, addr string, t *clientTLSFlags, domain s
 	defer cancel()
 	req := &weirv1.ExplainRequest{Domain: domain}
 	for _, e := range entries {
-		req.Entries = append(req.Entries, &weirv1.Entry{Key: e.Key, Value: []byte(e.Value)})
+		req.Entries = append(req.Entries, weirv1.NewEntry(e.Key, e.Value))
 	}
 	resp, err := weirv1.NewWeirServiceClient(conn).Explain(ctx, req)
 	if err != nil {

@@ -33,7 +33,7 @@ func TestAClientWithoutEnvoyChecksAndEnqueues(t *testing.T) {
 	}
 	t.Cleanup(func() { conn.Close() })
 	client := weirv1.NewWeirServiceClient(conn)
-	entries := []*weirv1.Entry{{Key: "endpoint", Value: []byte("/orders")}}
+	entries := []*weirv1.Entry{{Key: "endpoint", Value: "/orders"}}
 	for _, want := range []string{"", "orders"} {
 		resp, err := client.Check(t.Context(), &weirv1.CheckRequest{Domain: "shop", Descriptors: []*weirv1.Descriptor{{Entries: entries}}})
 		if err != nil || !resp.Allowed || resp.Queue != want {

@@ -14,6 +14,7 @@ import (
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	durationpb "google.golang.org/protobuf/types/known/durationpb"
+	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
 	reflect "reflect"
 	sync "sync"
 	unsafe "unsafe"
@@ -31,9 +32,11 @@ type Entry struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Not empty.
 	Key string `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
-	// Any bytes, UTF-8 or not, for callers pass on what their clients send.
 	// Empty: the key alone.
-	Value         []byte `protobuf:"bytes,2,opt,name=value,proto3" json:"value,omitempty"`
+	Value string `protobuf:"bytes,2,opt,name=value,proto3" json:"value,omitempty"`
+	// In place of value where that is not UTF-8, for callers pass on what their
+	// clients send.
+	RawValue      []byte `protobuf:"bytes,3,opt,name=raw_value,json=rawValue,proto3" json:"raw_value,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -75,9 +78,16 @@ func (x *Entry) GetKey() string {
 	return ""
 }
 
-func (x *Entry) GetValue() []byte {
+func (x *Entry) GetValue() string {
 	if x != nil {
 		return x.Value
+	}
+	return ""
+}
+
+func (x *Entry) GetRawValue() []byte {
+	if x != nil {
+		return x.RawValue
 	}
 	return nil
 }
@@ -225,9 +235,17 @@ type CheckResponse struct {
 	Decisions []*Decision `protobuf:"bytes,2,rep,name=decisions,proto3" json:"decisions,omitempty"`
 	// The request passes, but not at once: it is to be put into the queue of the
 	// rule of this name (see Enqueue), or, from Envoy, to be routed there. Empty: not.
-	Queue         string `protobuf:"bytes,3,opt,name=queue,proto3" json:"queue,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Queue string `protobuf:"bytes,3,opt,name=queue,proto3" json:"queue,omitempty"`
+	// What the server would have Envoy add to the response to the client, in the
+	// form that --headers and the rules say.
+	Headers []*HttpHeader `protobuf:"bytes,4,rep,name=headers,proto3" json:"headers,omitempty"`
+	// The body of the response to a refused request (--denied-body). Empty: none.
+	Body []byte `protobuf:"bytes,5,opt,name=body,proto3" json:"body,omitempty"`
+	// What the server would have Envoy add to the request that passes
+	// (--upstream-headers).
+	UpstreamHeaders []*HttpHeader `protobuf:"bytes,6,rep,name=upstream_headers,json=upstreamHeaders,proto3" json:"upstream_headers,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *CheckResponse) Reset() {
@@ -281,6 +299,291 @@ func (x *CheckResponse) GetQueue() string {
 	return ""
 }
 
+func (x *CheckResponse) GetHeaders() []*HttpHeader {
+	if x != nil {
+		return x.Headers
+	}
+	return nil
+}
+
+func (x *CheckResponse) GetBody() []byte {
+	if x != nil {
+		return x.Body
+	}
+	return nil
+}
+
+func (x *CheckResponse) GetUpstreamHeaders() []*HttpHeader {
+	if x != nil {
+		return x.UpstreamHeaders
+	}
+	return nil
+}
+
+type CheckBatchRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// 1 to 1,000.
+	Requests      []*CheckRequest `protobuf:"bytes,1,rep,name=requests,proto3" json:"requests,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CheckBatchRequest) Reset() {
+	*x = CheckBatchRequest{}
+	mi := &file_weir_v1_weir_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CheckBatchRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CheckBatchRequest) ProtoMessage() {}
+
+func (x *CheckBatchRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_weir_v1_weir_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CheckBatchRequest.ProtoReflect.Descriptor instead.
+func (*CheckBatchRequest) Descriptor() ([]byte, []int) {
+	return file_weir_v1_weir_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *CheckBatchRequest) GetRequests() []*CheckRequest {
+	if x != nil {
+		return x.Requests
+	}
+	return nil
+}
+
+type CheckBatchResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// One for each request, in order.
+	Results       []*CheckResult `protobuf:"bytes,1,rep,name=results,proto3" json:"results,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CheckBatchResponse) Reset() {
+	*x = CheckBatchResponse{}
+	mi := &file_weir_v1_weir_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CheckBatchResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CheckBatchResponse) ProtoMessage() {}
+
+func (x *CheckBatchResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_weir_v1_weir_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CheckBatchResponse.ProtoReflect.Descriptor instead.
+func (*CheckBatchResponse) Descriptor() ([]byte, []int) {
+	return file_weir_v1_weir_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *CheckBatchResponse) GetResults() []*CheckResult {
+	if x != nil {
+		return x.Results
+	}
+	return nil
+}
+
+// CheckResult is the answer to one request of a batch, or its error.
+type CheckResult struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Unset where there is an error.
+	Response *CheckResponse `protobuf:"bytes,1,opt,name=response,proto3" json:"response,omitempty"`
+	// The gRPC code of the error; 0: none.
+	Code int32 `protobuf:"varint,2,opt,name=code,proto3" json:"code,omitempty"`
+	// What is wrong. Empty: nothing.
+	Message       string `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CheckResult) Reset() {
+	*x = CheckResult{}
+	mi := &file_weir_v1_weir_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CheckResult) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CheckResult) ProtoMessage() {}
+
+func (x *CheckResult) ProtoReflect() protoreflect.Message {
+	mi := &file_weir_v1_weir_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CheckResult.ProtoReflect.Descriptor instead.
+func (*CheckResult) Descriptor() ([]byte, []int) {
+	return file_weir_v1_weir_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *CheckResult) GetResponse() *CheckResponse {
+	if x != nil {
+		return x.Response
+	}
+	return nil
+}
+
+func (x *CheckResult) GetCode() int32 {
+	if x != nil {
+		return x.Code
+	}
+	return 0
+}
+
+func (x *CheckResult) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
+type PeekRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// As in CheckRequest.
+	Domain string `protobuf:"bytes,1,opt,name=domain,proto3" json:"domain,omitempty"`
+	// One at least. Their hits and refund are of no account.
+	Descriptors   []*Descriptor `protobuf:"bytes,2,rep,name=descriptors,proto3" json:"descriptors,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PeekRequest) Reset() {
+	*x = PeekRequest{}
+	mi := &file_weir_v1_weir_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PeekRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PeekRequest) ProtoMessage() {}
+
+func (x *PeekRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_weir_v1_weir_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PeekRequest.ProtoReflect.Descriptor instead.
+func (*PeekRequest) Descriptor() ([]byte, []int) {
+	return file_weir_v1_weir_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *PeekRequest) GetDomain() string {
+	if x != nil {
+		return x.Domain
+	}
+	return ""
+}
+
+func (x *PeekRequest) GetDescriptors() []*Descriptor {
+	if x != nil {
+		return x.Descriptors
+	}
+	return nil
+}
+
+type PeekResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// A request with these descriptors and one hit would pass now, be it into a
+	// queue or after a wait.
+	Allowed bool `protobuf:"varint,1,opt,name=allowed,proto3" json:"allowed,omitempty"`
+	// As in CheckResponse, of one hit, but nothing was charged: remaining is what
+	// is left now.
+	Decisions     []*Decision `protobuf:"bytes,2,rep,name=decisions,proto3" json:"decisions,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PeekResponse) Reset() {
+	*x = PeekResponse{}
+	mi := &file_weir_v1_weir_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PeekResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PeekResponse) ProtoMessage() {}
+
+func (x *PeekResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_weir_v1_weir_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PeekResponse.ProtoReflect.Descriptor instead.
+func (*PeekResponse) Descriptor() ([]byte, []int) {
+	return file_weir_v1_weir_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *PeekResponse) GetAllowed() bool {
+	if x != nil {
+		return x.Allowed
+	}
+	return false
+}
+
+func (x *PeekResponse) GetDecisions() []*Decision {
+	if x != nil {
+		return x.Decisions
+	}
+	return nil
+}
+
 // Decision is what one limit says to the request, with the state of its counter
 // after the whole request. Durations are exact, not rounded to seconds.
 type Decision struct {
@@ -320,7 +623,7 @@ type Decision struct {
 
 func (x *Decision) Reset() {
 	*x = Decision{}
-	mi := &file_weir_v1_weir_proto_msgTypes[4]
+	mi := &file_weir_v1_weir_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -332,7 +635,7 @@ func (x *Decision) String() string {
 func (*Decision) ProtoMessage() {}
 
 func (x *Decision) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_weir_proto_msgTypes[4]
+	mi := &file_weir_v1_weir_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -345,7 +648,7 @@ func (x *Decision) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Decision.ProtoReflect.Descriptor instead.
 func (*Decision) Descriptor() ([]byte, []int) {
-	return file_weir_v1_weir_proto_rawDescGZIP(), []int{4}
+	return file_weir_v1_weir_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Decision) GetDescriptorIndex() uint32 {
@@ -445,7 +748,7 @@ type EnqueueRequest struct {
 
 func (x *EnqueueRequest) Reset() {
 	*x = EnqueueRequest{}
-	mi := &file_weir_v1_weir_proto_msgTypes[5]
+	mi := &file_weir_v1_weir_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -457,7 +760,7 @@ func (x *EnqueueRequest) String() string {
 func (*EnqueueRequest) ProtoMessage() {}
 
 func (x *EnqueueRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_weir_proto_msgTypes[5]
+	mi := &file_weir_v1_weir_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -470,7 +773,7 @@ func (x *EnqueueRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EnqueueRequest.ProtoReflect.Descriptor instead.
 func (*EnqueueRequest) Descriptor() ([]byte, []int) {
-	return file_weir_v1_weir_proto_rawDescGZIP(), []int{5}
+	return file_weir_v1_weir_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *EnqueueRequest) GetDomain() string {
@@ -524,7 +827,7 @@ type EnqueueResponse struct {
 
 func (x *EnqueueResponse) Reset() {
 	*x = EnqueueResponse{}
-	mi := &file_weir_v1_weir_proto_msgTypes[6]
+	mi := &file_weir_v1_weir_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -536,7 +839,7 @@ func (x *EnqueueResponse) String() string {
 func (*EnqueueResponse) ProtoMessage() {}
 
 func (x *EnqueueResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_weir_proto_msgTypes[6]
+	mi := &file_weir_v1_weir_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -549,7 +852,7 @@ func (x *EnqueueResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EnqueueResponse.ProtoReflect.Descriptor instead.
 func (*EnqueueResponse) Descriptor() ([]byte, []int) {
-	return file_weir_v1_weir_proto_rawDescGZIP(), []int{6}
+	return file_weir_v1_weir_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *EnqueueResponse) GetId() string {
@@ -598,7 +901,7 @@ type HttpRequest struct {
 
 func (x *HttpRequest) Reset() {
 	*x = HttpRequest{}
-	mi := &file_weir_v1_weir_proto_msgTypes[7]
+	mi := &file_weir_v1_weir_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -610,7 +913,7 @@ func (x *HttpRequest) String() string {
 func (*HttpRequest) ProtoMessage() {}
 
 func (x *HttpRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_weir_proto_msgTypes[7]
+	mi := &file_weir_v1_weir_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -623,7 +926,7 @@ func (x *HttpRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HttpRequest.ProtoReflect.Descriptor instead.
 func (*HttpRequest) Descriptor() ([]byte, []int) {
-	return file_weir_v1_weir_proto_rawDescGZIP(), []int{7}
+	return file_weir_v1_weir_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *HttpRequest) GetMethod() string {
@@ -672,7 +975,7 @@ type HttpHeader struct {
 
 func (x *HttpHeader) Reset() {
 	*x = HttpHeader{}
-	mi := &file_weir_v1_weir_proto_msgTypes[8]
+	mi := &file_weir_v1_weir_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -684,7 +987,7 @@ func (x *HttpHeader) String() string {
 func (*HttpHeader) ProtoMessage() {}
 
 func (x *HttpHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_weir_proto_msgTypes[8]
+	mi := &file_weir_v1_weir_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -697,7 +1000,7 @@ func (x *HttpHeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HttpHeader.ProtoReflect.Descriptor instead.
 func (*HttpHeader) Descriptor() ([]byte, []int) {
-	return file_weir_v1_weir_proto_rawDescGZIP(), []int{8}
+	return file_weir_v1_weir_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *HttpHeader) GetName() string {
@@ -726,7 +1029,7 @@ type ExplainRequest struct {
 
 func (x *ExplainRequest) Reset() {
 	*x = ExplainRequest{}
-	mi := &file_weir_v1_weir_proto_msgTypes[9]
+	mi := &file_weir_v1_weir_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -738,7 +1041,7 @@ func (x *ExplainRequest) String() string {
 func (*ExplainRequest) ProtoMessage() {}
 
 func (x *ExplainRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_weir_proto_msgTypes[9]
+	mi := &file_weir_v1_weir_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -751,7 +1054,7 @@ func (x *ExplainRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainRequest.ProtoReflect.Descriptor instead.
 func (*ExplainRequest) Descriptor() ([]byte, []int) {
-	return file_weir_v1_weir_proto_rawDescGZIP(), []int{9}
+	return file_weir_v1_weir_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ExplainRequest) GetDomain() string {
@@ -795,7 +1098,7 @@ type ExplainResponse struct {
 
 func (x *ExplainResponse) Reset() {
 	*x = ExplainResponse{}
-	mi := &file_weir_v1_weir_proto_msgTypes[10]
+	mi := &file_weir_v1_weir_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -807,7 +1110,7 @@ func (x *ExplainResponse) String() string {
 func (*ExplainResponse) ProtoMessage() {}
 
 func (x *ExplainResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_weir_proto_msgTypes[10]
+	mi := &file_weir_v1_weir_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -820,7 +1123,7 @@ func (x *ExplainResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainResponse.ProtoReflect.Descriptor instead.
 func (*ExplainResponse) Descriptor() ([]byte, []int) {
-	return file_weir_v1_weir_proto_rawDescGZIP(), []int{10}
+	return file_weir_v1_weir_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ExplainResponse) GetRule() string {
@@ -901,7 +1204,7 @@ type Step struct {
 
 func (x *Step) Reset() {
 	*x = Step{}
-	mi := &file_weir_v1_weir_proto_msgTypes[11]
+	mi := &file_weir_v1_weir_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -913,7 +1216,7 @@ func (x *Step) String() string {
 func (*Step) ProtoMessage() {}
 
 func (x *Step) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_weir_proto_msgTypes[11]
+	mi := &file_weir_v1_weir_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -926,7 +1229,7 @@ func (x *Step) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Step.ProtoReflect.Descriptor instead.
 func (*Step) Descriptor() ([]byte, []int) {
-	return file_weir_v1_weir_proto_rawDescGZIP(), []int{11}
+	return file_weir_v1_weir_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Step) GetEntry() *Entry {
@@ -982,7 +1285,7 @@ type Limit struct {
 
 func (x *Limit) Reset() {
 	*x = Limit{}
-	mi := &file_weir_v1_weir_proto_msgTypes[12]
+	mi := &file_weir_v1_weir_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -994,7 +1297,7 @@ func (x *Limit) String() string {
 func (*Limit) ProtoMessage() {}
 
 func (x *Limit) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_weir_proto_msgTypes[12]
+	mi := &file_weir_v1_weir_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1007,7 +1310,7 @@ func (x *Limit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Limit.ProtoReflect.Descriptor instead.
 func (*Limit) Descriptor() ([]byte, []int) {
-	return file_weir_v1_weir_proto_rawDescGZIP(), []int{12}
+	return file_weir_v1_weir_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Limit) GetAlgorithm() string {
@@ -1087,14 +1390,1333 @@ func (x *Limit) GetCounter() string {
 	return ""
 }
 
+type ListRulesRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Empty: of all domains.
+	Domain string `protobuf:"bytes,1,opt,name=domain,proto3" json:"domain,omitempty"`
+	// 0: 100; 1,000 at most.
+	PageSize uint32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	// next_page_token of the page before. Empty: the first page.
+	PageToken     string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListRulesRequest) Reset() {
+	*x = ListRulesRequest{}
+	mi := &file_weir_v1_weir_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListRulesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListRulesRequest) ProtoMessage() {}
+
+func (x *ListRulesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_weir_v1_weir_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListRulesRequest.ProtoReflect.Descriptor instead.
+func (*ListRulesRequest) Descriptor() ([]byte, []int) {
+	return file_weir_v1_weir_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *ListRulesRequest) GetDomain() string {
+	if x != nil {
+		return x.Domain
+	}
+	return ""
+}
+
+func (x *ListRulesRequest) GetPageSize() uint32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *ListRulesRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
+type ListRulesResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Of the rule set in force.
+	Version string `protobuf:"bytes,1,opt,name=version,proto3" json:"version,omitempty"`
+	// Of the page, by domain, then as written.
+	Rules []*Rule `protobuf:"bytes,2,rep,name=rules,proto3" json:"rules,omitempty"`
+	// How many there are in all, of the domain asked for.
+	Total uint64 `protobuf:"varint,3,opt,name=total,proto3" json:"total,omitempty"`
+	// Empty: this is the last page.
+	NextPageToken string        `protobuf:"bytes,4,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	Sources       []*RuleSource `protobuf:"bytes,5,rep,name=sources,proto3" json:"sources,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListRulesResponse) Reset() {
+	*x = ListRulesResponse{}
+	mi := &file_weir_v1_weir_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListRulesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListRulesResponse) ProtoMessage() {}
+
+func (x *ListRulesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_weir_v1_weir_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListRulesResponse.ProtoReflect.Descriptor instead.
+func (*ListRulesResponse) Descriptor() ([]byte, []int) {
+	return file_weir_v1_weir_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *ListRulesResponse) GetVersion() string {
+	if x != nil {
+		return x.Version
+	}
+	return ""
+}
+
+func (x *ListRulesResponse) GetRules() []*Rule {
+	if x != nil {
+		return x.Rules
+	}
+	return nil
+}
+
+func (x *ListRulesResponse) GetTotal() uint64 {
+	if x != nil {
+		return x.Total
+	}
+	return 0
+}
+
+func (x *ListRulesResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
+}
+
+func (x *ListRulesResponse) GetSources() []*RuleSource {
+	if x != nil {
+		return x.Sources
+	}
+	return nil
+}
+
+// Rule is a rule in force.
+type Rule struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Domain string                 `protobuf:"bytes,1,opt,name=domain,proto3" json:"domain,omitempty"`
+	// Empty where none is given.
+	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	// Such as: endpoint=/api/posts, user=*
+	Path string `protobuf:"bytes,3,opt,name=path,proto3" json:"path,omitempty"`
+	// Where it stands: file:line:col, or the place in another source.
+	Place string `protobuf:"bytes,4,opt,name=place,proto3" json:"place,omitempty"`
+	// Empty where the rule is unlimited or exempt. Their counter is left out.
+	Limits    []*Limit `protobuf:"bytes,5,rep,name=limits,proto3" json:"limits,omitempty"`
+	Unlimited bool     `protobuf:"varint,6,opt,name=unlimited,proto3" json:"unlimited,omitempty"`
+	Exempt    bool     `protobuf:"varint,7,opt,name=exempt,proto3" json:"exempt,omitempty"`
+	Shadow    bool     `protobuf:"varint,8,opt,name=shadow,proto3" json:"shadow,omitempty"`
+	Quota     bool     `protobuf:"varint,9,opt,name=quota,proto3" json:"quota,omitempty"`
+	// local, allow, deny or error; empty: as the server has it.
+	OnStoreFailure string `protobuf:"bytes,10,opt,name=on_store_failure,json=onStoreFailure,proto3" json:"on_store_failure,omitempty"`
+	// What is over the limit is queued (over_limit: queue).
+	Queues        bool `protobuf:"varint,11,opt,name=queues,proto3" json:"queues,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Rule) Reset() {
+	*x = Rule{}
+	mi := &file_weir_v1_weir_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Rule) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Rule) ProtoMessage() {}
+
+func (x *Rule) ProtoReflect() protoreflect.Message {
+	mi := &file_weir_v1_weir_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Rule.ProtoReflect.Descriptor instead.
+func (*Rule) Descriptor() ([]byte, []int) {
+	return file_weir_v1_weir_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *Rule) GetDomain() string {
+	if x != nil {
+		return x.Domain
+	}
+	return ""
+}
+
+func (x *Rule) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Rule) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *Rule) GetPlace() string {
+	if x != nil {
+		return x.Place
+	}
+	return ""
+}
+
+func (x *Rule) GetLimits() []*Limit {
+	if x != nil {
+		return x.Limits
+	}
+	return nil
+}
+
+func (x *Rule) GetUnlimited() bool {
+	if x != nil {
+		return x.Unlimited
+	}
+	return false
+}
+
+func (x *Rule) GetExempt() bool {
+	if x != nil {
+		return x.Exempt
+	}
+	return false
+}
+
+func (x *Rule) GetShadow() bool {
+	if x != nil {
+		return x.Shadow
+	}
+	return false
+}
+
+func (x *Rule) GetQuota() bool {
+	if x != nil {
+		return x.Quota
+	}
+	return false
+}
+
+func (x *Rule) GetOnStoreFailure() string {
+	if x != nil {
+		return x.OnStoreFailure
+	}
+	return ""
+}
+
+func (x *Rule) GetQueues() bool {
+	if x != nil {
+		return x.Queues
+	}
+	return false
+}
+
+// RuleSource is a place that rules come from.
+type RuleSource struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// As --rules names it, without passwords.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// What the source calls the rules in force. Empty: it has no versions.
+	Version   string `protobuf:"bytes,2,opt,name=version,proto3" json:"version,omitempty"`
+	Documents uint32 `protobuf:"varint,3,opt,name=documents,proto3" json:"documents,omitempty"`
+	// When they came into force. Unset: none did yet.
+	LoadedAt *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=loaded_at,json=loadedAt,proto3" json:"loaded_at,omitempty"`
+	// When the source last held them, as far as is known.
+	AsOf *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=as_of,json=asOf,proto3" json:"as_of,omitempty"`
+	// They come from the cache on disk.
+	Cached bool `protobuf:"varint,6,opt,name=cached,proto3" json:"cached,omitempty"`
+	// Failed reloads.
+	Failures uint64 `protobuf:"varint,7,opt,name=failures,proto3" json:"failures,omitempty"`
+	// Unset: never.
+	FailedAt *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=failed_at,json=failedAt,proto3" json:"failed_at,omitempty"`
+	// What is wrong with what the source has now. Empty: nothing.
+	LastError     string `protobuf:"bytes,9,opt,name=last_error,json=lastError,proto3" json:"last_error,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RuleSource) Reset() {
+	*x = RuleSource{}
+	mi := &file_weir_v1_weir_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RuleSource) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RuleSource) ProtoMessage() {}
+
+func (x *RuleSource) ProtoReflect() protoreflect.Message {
+	mi := &file_weir_v1_weir_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RuleSource.ProtoReflect.Descriptor instead.
+func (*RuleSource) Descriptor() ([]byte, []int) {
+	return file_weir_v1_weir_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *RuleSource) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *RuleSource) GetVersion() string {
+	if x != nil {
+		return x.Version
+	}
+	return ""
+}
+
+func (x *RuleSource) GetDocuments() uint32 {
+	if x != nil {
+		return x.Documents
+	}
+	return 0
+}
+
+func (x *RuleSource) GetLoadedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.LoadedAt
+	}
+	return nil
+}
+
+func (x *RuleSource) GetAsOf() *timestamppb.Timestamp {
+	if x != nil {
+		return x.AsOf
+	}
+	return nil
+}
+
+func (x *RuleSource) GetCached() bool {
+	if x != nil {
+		return x.Cached
+	}
+	return false
+}
+
+func (x *RuleSource) GetFailures() uint64 {
+	if x != nil {
+		return x.Failures
+	}
+	return 0
+}
+
+func (x *RuleSource) GetFailedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.FailedAt
+	}
+	return nil
+}
+
+func (x *RuleSource) GetLastError() string {
+	if x != nil {
+		return x.LastError
+	}
+	return ""
+}
+
+type ResetRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Not empty.
+	Domain string `protobuf:"bytes,1,opt,name=domain,proto3" json:"domain,omitempty"`
+	// Types that are valid to be assigned to What:
+	//
+	//	*ResetRequest_Descriptor_
+	//	*ResetRequest_Rule
+	What          isResetRequest_What `protobuf_oneof:"what"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResetRequest) Reset() {
+	*x = ResetRequest{}
+	mi := &file_weir_v1_weir_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResetRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResetRequest) ProtoMessage() {}
+
+func (x *ResetRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_weir_v1_weir_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResetRequest.ProtoReflect.Descriptor instead.
+func (*ResetRequest) Descriptor() ([]byte, []int) {
+	return file_weir_v1_weir_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *ResetRequest) GetDomain() string {
+	if x != nil {
+		return x.Domain
+	}
+	return ""
+}
+
+func (x *ResetRequest) GetWhat() isResetRequest_What {
+	if x != nil {
+		return x.What
+	}
+	return nil
+}
+
+func (x *ResetRequest) GetDescriptor_() *Descriptor {
+	if x != nil {
+		if x, ok := x.What.(*ResetRequest_Descriptor_); ok {
+			return x.Descriptor_
+		}
+	}
+	return nil
+}
+
+func (x *ResetRequest) GetRule() string {
+	if x != nil {
+		if x, ok := x.What.(*ResetRequest_Rule); ok {
+			return x.Rule
+		}
+	}
+	return ""
+}
+
+type isResetRequest_What interface {
+	isResetRequest_What()
+}
+
+type ResetRequest_Descriptor_ struct {
+	// The counters that this descriptor charges.
+	Descriptor_ *Descriptor `protobuf:"bytes,2,opt,name=descriptor,proto3,oneof"`
+}
+
+type ResetRequest_Rule struct {
+	// All counters of the rules of this name, or of this path as ListRules has it.
+	// Every instance on the same store follows within two seconds.
+	Rule string `protobuf:"bytes,3,opt,name=rule,proto3,oneof"`
+}
+
+func (*ResetRequest_Descriptor_) isResetRequest_What() {}
+
+func (*ResetRequest_Rule) isResetRequest_What() {}
+
+type ResetResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The rules, by name or path, whose counters begin anew.
+	Rules []string `protobuf:"bytes,1,rep,name=rules,proto3" json:"rules,omitempty"`
+	// How many counters held something. Unset where a whole rule was reset: they are
+	// not counted.
+	Counters      uint64 `protobuf:"varint,2,opt,name=counters,proto3" json:"counters,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResetResponse) Reset() {
+	*x = ResetResponse{}
+	mi := &file_weir_v1_weir_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResetResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResetResponse) ProtoMessage() {}
+
+func (x *ResetResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_weir_v1_weir_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResetResponse.ProtoReflect.Descriptor instead.
+func (*ResetResponse) Descriptor() ([]byte, []int) {
+	return file_weir_v1_weir_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *ResetResponse) GetRules() []string {
+	if x != nil {
+		return x.Rules
+	}
+	return nil
+}
+
+func (x *ResetResponse) GetCounters() uint64 {
+	if x != nil {
+		return x.Counters
+	}
+	return 0
+}
+
+type TopRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Empty: of all domains.
+	Domain string `protobuf:"bytes,1,opt,name=domain,proto3" json:"domain,omitempty"`
+	// How many; 0: 10; 100 at most.
+	Limit         uint32 `protobuf:"varint,2,opt,name=limit,proto3" json:"limit,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TopRequest) Reset() {
+	*x = TopRequest{}
+	mi := &file_weir_v1_weir_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TopRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TopRequest) ProtoMessage() {}
+
+func (x *TopRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_weir_v1_weir_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TopRequest.ProtoReflect.Descriptor instead.
+func (*TopRequest) Descriptor() ([]byte, []int) {
+	return file_weir_v1_weir_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *TopRequest) GetDomain() string {
+	if x != nil {
+		return x.Domain
+	}
+	return ""
+}
+
+func (x *TopRequest) GetLimit() uint32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+type TopResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The most refused first.
+	Counters []*TopCounter `protobuf:"bytes,1,rep,name=counters,proto3" json:"counters,omitempty"`
+	// Since when refusals were counted: five to ten minutes ago, or the start.
+	Since         *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=since,proto3" json:"since,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TopResponse) Reset() {
+	*x = TopResponse{}
+	mi := &file_weir_v1_weir_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TopResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TopResponse) ProtoMessage() {}
+
+func (x *TopResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_weir_v1_weir_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TopResponse.ProtoReflect.Descriptor instead.
+func (*TopResponse) Descriptor() ([]byte, []int) {
+	return file_weir_v1_weir_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *TopResponse) GetCounters() []*TopCounter {
+	if x != nil {
+		return x.Counters
+	}
+	return nil
+}
+
+func (x *TopResponse) GetSince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Since
+	}
+	return nil
+}
+
+// TopCounter is a counter that was refused often.
+type TopCounter struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Domain string                 `protobuf:"bytes,1,opt,name=domain,proto3" json:"domain,omitempty"`
+	// The rule's name, or its path. Empty: a limit that the request brought itself.
+	Rule string `protobuf:"bytes,2,opt,name=rule,proto3" json:"rule,omitempty"`
+	// The descriptor that was refused last by this counter.
+	Entries []*Entry `protobuf:"bytes,3,rep,name=entries,proto3" json:"entries,omitempty"`
+	// At least so many requests were refused...
+	Refused uint64 `protobuf:"varint,4,opt,name=refused,proto3" json:"refused,omitempty"`
+	// ... and at most so many more: the sketch forgets who was refused seldom.
+	Error         uint64                 `protobuf:"varint,5,opt,name=error,proto3" json:"error,omitempty"`
+	LastRefusedAt *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=last_refused_at,json=lastRefusedAt,proto3" json:"last_refused_at,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TopCounter) Reset() {
+	*x = TopCounter{}
+	mi := &file_weir_v1_weir_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TopCounter) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TopCounter) ProtoMessage() {}
+
+func (x *TopCounter) ProtoReflect() protoreflect.Message {
+	mi := &file_weir_v1_weir_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TopCounter.ProtoReflect.Descriptor instead.
+func (*TopCounter) Descriptor() ([]byte, []int) {
+	return file_weir_v1_weir_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *TopCounter) GetDomain() string {
+	if x != nil {
+		return x.Domain
+	}
+	return ""
+}
+
+func (x *TopCounter) GetRule() string {
+	if x != nil {
+		return x.Rule
+	}
+	return ""
+}
+
+func (x *TopCounter) GetEntries() []*Entry {
+	if x != nil {
+		return x.Entries
+	}
+	return nil
+}
+
+func (x *TopCounter) GetRefused() uint64 {
+	if x != nil {
+		return x.Refused
+	}
+	return 0
+}
+
+func (x *TopCounter) GetError() uint64 {
+	if x != nil {
+		return x.Error
+	}
+	return 0
+}
+
+func (x *TopCounter) GetLastRefusedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.LastRefusedAt
+	}
+	return nil
+}
+
+type StatsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StatsRequest) Reset() {
+	*x = StatsRequest{}
+	mi := &file_weir_v1_weir_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StatsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StatsRequest) ProtoMessage() {}
+
+func (x *StatsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_weir_v1_weir_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StatsRequest.ProtoReflect.Descriptor instead.
+func (*StatsRequest) Descriptor() ([]byte, []int) {
+	return file_weir_v1_weir_proto_rawDescGZIP(), []int{27}
+}
+
+type WatchStatsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// 100 ms to a minute; unset: a second.
+	Interval *durationpb.Duration `protobuf:"bytes,1,opt,name=interval,proto3" json:"interval,omitempty"`
+	// How many of the most refused counters each message has; 100 at most.
+	Top           uint32 `protobuf:"varint,2,opt,name=top,proto3" json:"top,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WatchStatsRequest) Reset() {
+	*x = WatchStatsRequest{}
+	mi := &file_weir_v1_weir_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WatchStatsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WatchStatsRequest) ProtoMessage() {}
+
+func (x *WatchStatsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_weir_v1_weir_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WatchStatsRequest.ProtoReflect.Descriptor instead.
+func (*WatchStatsRequest) Descriptor() ([]byte, []int) {
+	return file_weir_v1_weir_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *WatchStatsRequest) GetInterval() *durationpb.Duration {
+	if x != nil {
+		return x.Interval
+	}
+	return nil
+}
+
+func (x *WatchStatsRequest) GetTop() uint32 {
+	if x != nil {
+		return x.Top
+	}
+	return 0
+}
+
+type WatchStatsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Stats *StatsResponse         `protobuf:"bytes,1,opt,name=stats,proto3" json:"stats,omitempty"`
+	// As many as were asked for.
+	Top           []*TopCounter `protobuf:"bytes,2,rep,name=top,proto3" json:"top,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WatchStatsResponse) Reset() {
+	*x = WatchStatsResponse{}
+	mi := &file_weir_v1_weir_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WatchStatsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WatchStatsResponse) ProtoMessage() {}
+
+func (x *WatchStatsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_weir_v1_weir_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WatchStatsResponse.ProtoReflect.Descriptor instead.
+func (*WatchStatsResponse) Descriptor() ([]byte, []int) {
+	return file_weir_v1_weir_proto_rawDescGZIP(), []int{29}
+}
+
+func (x *WatchStatsResponse) GetStats() *StatsResponse {
+	if x != nil {
+		return x.Stats
+	}
+	return nil
+}
+
+func (x *WatchStatsResponse) GetTop() []*TopCounter {
+	if x != nil {
+		return x.Top
+	}
+	return nil
+}
+
+type StatsResponse struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	At        *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=at,proto3" json:"at,omitempty"`
+	StartedAt *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=started_at,json=startedAt,proto3" json:"started_at,omitempty"`
+	// Of the server's program.
+	Version string `protobuf:"bytes,3,opt,name=version,proto3" json:"version,omitempty"`
+	// Since the start.
+	Outcomes []*OutcomeCount `protobuf:"bytes,4,rep,name=outcomes,proto3" json:"outcomes,omitempty"`
+	// Requests that are being decided or held now.
+	InFlight uint64 `protobuf:"varint,5,opt,name=in_flight,json=inFlight,proto3" json:"in_flight,omitempty"`
+	// Of those, held for their turn by leaky buckets.
+	Held uint64 `protobuf:"varint,6,opt,name=held,proto3" json:"held,omitempty"`
+	// Requests that were answered with an error, since the start.
+	Errors uint64        `protobuf:"varint,7,opt,name=errors,proto3" json:"errors,omitempty"`
+	Store  *StoreStats   `protobuf:"bytes,8,opt,name=store,proto3" json:"store,omitempty"`
+	Rules  *RuleStats    `protobuf:"bytes,9,opt,name=rules,proto3" json:"rules,omitempty"`
+	Queues []*QueueStats `protobuf:"bytes,10,rep,name=queues,proto3" json:"queues,omitempty"`
+	// The whole server is in shadow.
+	Shadow        bool `protobuf:"varint,11,opt,name=shadow,proto3" json:"shadow,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StatsResponse) Reset() {
+	*x = StatsResponse{}
+	mi := &file_weir_v1_weir_proto_msgTypes[30]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StatsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StatsResponse) ProtoMessage() {}
+
+func (x *StatsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_weir_v1_weir_proto_msgTypes[30]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StatsResponse.ProtoReflect.Descriptor instead.
+func (*StatsResponse) Descriptor() ([]byte, []int) {
+	return file_weir_v1_weir_proto_rawDescGZIP(), []int{30}
+}
+
+func (x *StatsResponse) GetAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
+func (x *StatsResponse) GetStartedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.StartedAt
+	}
+	return nil
+}
+
+func (x *StatsResponse) GetVersion() string {
+	if x != nil {
+		return x.Version
+	}
+	return ""
+}
+
+func (x *StatsResponse) GetOutcomes() []*OutcomeCount {
+	if x != nil {
+		return x.Outcomes
+	}
+	return nil
+}
+
+func (x *StatsResponse) GetInFlight() uint64 {
+	if x != nil {
+		return x.InFlight
+	}
+	return 0
+}
+
+func (x *StatsResponse) GetHeld() uint64 {
+	if x != nil {
+		return x.Held
+	}
+	return 0
+}
+
+func (x *StatsResponse) GetErrors() uint64 {
+	if x != nil {
+		return x.Errors
+	}
+	return 0
+}
+
+func (x *StatsResponse) GetStore() *StoreStats {
+	if x != nil {
+		return x.Store
+	}
+	return nil
+}
+
+func (x *StatsResponse) GetRules() *RuleStats {
+	if x != nil {
+		return x.Rules
+	}
+	return nil
+}
+
+func (x *StatsResponse) GetQueues() []*QueueStats {
+	if x != nil {
+		return x.Queues
+	}
+	return nil
+}
+
+func (x *StatsResponse) GetShadow() bool {
+	if x != nil {
+		return x.Shadow
+	}
+	return false
+}
+
+// OutcomeCount counts decisions, one for each limit of each request.
+type OutcomeCount struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The server's domain label of /metrics.
+	Domain string `protobuf:"bytes,1,opt,name=domain,proto3" json:"domain,omitempty"`
+	// As in /metrics: ok, near_limit, over_limit, shadow_over_limit, deny_cache, ...
+	Outcome       string `protobuf:"bytes,2,opt,name=outcome,proto3" json:"outcome,omitempty"`
+	Count         uint64 `protobuf:"varint,3,opt,name=count,proto3" json:"count,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *OutcomeCount) Reset() {
+	*x = OutcomeCount{}
+	mi := &file_weir_v1_weir_proto_msgTypes[31]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *OutcomeCount) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*OutcomeCount) ProtoMessage() {}
+
+func (x *OutcomeCount) ProtoReflect() protoreflect.Message {
+	mi := &file_weir_v1_weir_proto_msgTypes[31]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use OutcomeCount.ProtoReflect.Descriptor instead.
+func (*OutcomeCount) Descriptor() ([]byte, []int) {
+	return file_weir_v1_weir_proto_rawDescGZIP(), []int{31}
+}
+
+func (x *OutcomeCount) GetDomain() string {
+	if x != nil {
+		return x.Domain
+	}
+	return ""
+}
+
+func (x *OutcomeCount) GetOutcome() string {
+	if x != nil {
+		return x.Outcome
+	}
+	return ""
+}
+
+func (x *OutcomeCount) GetCount() uint64 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
+type StoreStats struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// memory, or the URL of Redis without its password.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// The store decides; else the failure policies do.
+	Healthy bool `protobuf:"varint,2,opt,name=healthy,proto3" json:"healthy,omitempty"`
+	// Counters that this process holds: all of memory's, or those that stand by for
+	// Redis.
+	Counters uint64 `protobuf:"varint,3,opt,name=counters,proto3" json:"counters,omitempty"`
+	// How many it may hold.
+	MaxCounters   uint64 `protobuf:"varint,4,opt,name=max_counters,json=maxCounters,proto3" json:"max_counters,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StoreStats) Reset() {
+	*x = StoreStats{}
+	mi := &file_weir_v1_weir_proto_msgTypes[32]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StoreStats) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StoreStats) ProtoMessage() {}
+
+func (x *StoreStats) ProtoReflect() protoreflect.Message {
+	mi := &file_weir_v1_weir_proto_msgTypes[32]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StoreStats.ProtoReflect.Descriptor instead.
+func (*StoreStats) Descriptor() ([]byte, []int) {
+	return file_weir_v1_weir_proto_rawDescGZIP(), []int{32}
+}
+
+func (x *StoreStats) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *StoreStats) GetHealthy() bool {
+	if x != nil {
+		return x.Healthy
+	}
+	return false
+}
+
+func (x *StoreStats) GetCounters() uint64 {
+	if x != nil {
+		return x.Counters
+	}
+	return 0
+}
+
+func (x *StoreStats) GetMaxCounters() uint64 {
+	if x != nil {
+		return x.MaxCounters
+	}
+	return 0
+}
+
+type RuleStats struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Of the rule set in force.
+	Version  string                 `protobuf:"bytes,1,opt,name=version,proto3" json:"version,omitempty"`
+	Domains  uint32                 `protobuf:"varint,2,opt,name=domains,proto3" json:"domains,omitempty"`
+	Rules    uint32                 `protobuf:"varint,3,opt,name=rules,proto3" json:"rules,omitempty"`
+	LoadedAt *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=loaded_at,json=loadedAt,proto3" json:"loaded_at,omitempty"`
+	// Good ones.
+	Reloads       uint64        `protobuf:"varint,5,opt,name=reloads,proto3" json:"reloads,omitempty"`
+	Failures      uint64        `protobuf:"varint,6,opt,name=failures,proto3" json:"failures,omitempty"`
+	Sources       []*RuleSource `protobuf:"bytes,7,rep,name=sources,proto3" json:"sources,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RuleStats) Reset() {
+	*x = RuleStats{}
+	mi := &file_weir_v1_weir_proto_msgTypes[33]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RuleStats) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RuleStats) ProtoMessage() {}
+
+func (x *RuleStats) ProtoReflect() protoreflect.Message {
+	mi := &file_weir_v1_weir_proto_msgTypes[33]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RuleStats.ProtoReflect.Descriptor instead.
+func (*RuleStats) Descriptor() ([]byte, []int) {
+	return file_weir_v1_weir_proto_rawDescGZIP(), []int{33}
+}
+
+func (x *RuleStats) GetVersion() string {
+	if x != nil {
+		return x.Version
+	}
+	return ""
+}
+
+func (x *RuleStats) GetDomains() uint32 {
+	if x != nil {
+		return x.Domains
+	}
+	return 0
+}
+
+func (x *RuleStats) GetRules() uint32 {
+	if x != nil {
+		return x.Rules
+	}
+	return 0
+}
+
+func (x *RuleStats) GetLoadedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.LoadedAt
+	}
+	return nil
+}
+
+func (x *RuleStats) GetReloads() uint64 {
+	if x != nil {
+		return x.Reloads
+	}
+	return 0
+}
+
+func (x *RuleStats) GetFailures() uint64 {
+	if x != nil {
+		return x.Failures
+	}
+	return 0
+}
+
+func (x *RuleStats) GetSources() []*RuleSource {
+	if x != nil {
+		return x.Sources
+	}
+	return nil
+}
+
+// QueueStats is a queue of a rule with over_limit: queue.
+type QueueStats struct {
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Domain   string                 `protobuf:"bytes,1,opt,name=domain,proto3" json:"domain,omitempty"`
+	Rule     string                 `protobuf:"bytes,2,opt,name=rule,proto3" json:"rule,omitempty"`
+	Waiting  uint64                 `protobuf:"varint,3,opt,name=waiting,proto3" json:"waiting,omitempty"`
+	Capacity uint64                 `protobuf:"varint,4,opt,name=capacity,proto3" json:"capacity,omitempty"`
+	// Given up: the dead letters.
+	Failed        uint64 `protobuf:"varint,5,opt,name=failed,proto3" json:"failed,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *QueueStats) Reset() {
+	*x = QueueStats{}
+	mi := &file_weir_v1_weir_proto_msgTypes[34]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *QueueStats) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*QueueStats) ProtoMessage() {}
+
+func (x *QueueStats) ProtoReflect() protoreflect.Message {
+	mi := &file_weir_v1_weir_proto_msgTypes[34]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use QueueStats.ProtoReflect.Descriptor instead.
+func (*QueueStats) Descriptor() ([]byte, []int) {
+	return file_weir_v1_weir_proto_rawDescGZIP(), []int{34}
+}
+
+func (x *QueueStats) GetDomain() string {
+	if x != nil {
+		return x.Domain
+	}
+	return ""
+}
+
+func (x *QueueStats) GetRule() string {
+	if x != nil {
+		return x.Rule
+	}
+	return ""
+}
+
+func (x *QueueStats) GetWaiting() uint64 {
+	if x != nil {
+		return x.Waiting
+	}
+	return 0
+}
+
+func (x *QueueStats) GetCapacity() uint64 {
+	if x != nil {
+		return x.Capacity
+	}
+	return 0
+}
+
+func (x *QueueStats) GetFailed() uint64 {
+	if x != nil {
+		return x.Failed
+	}
+	return 0
+}
+
 var File_weir_v1_weir_proto protoreflect.FileDescriptor
 
 const file_weir_v1_weir_proto_rawDesc = "" +
 	"\n" +
-	"\x12weir/v1/weir.proto\x12\aweir.v1\x1a\x1egoogle/protobuf/duration.proto\"/\n" +
+	"\x12weir/v1/weir.proto\x12\aweir.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"L\n" +
 	"\x05Entry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\fR\x05value\"p\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value\x12\x1b\n" +
+	"\traw_value\x18\x03 \x01(\fR\brawValue\"p\n" +
 	"\n" +
 	"Descriptor\x12(\n" +
 	"\aentries\x18\x01 \x03(\v2\x0e.weir.v1.EntryR\aentries\x12\x17\n" +
@@ -1104,11 +2726,28 @@ const file_weir_v1_weir_proto_rawDesc = "" +
 	"\fCheckRequest\x12\x16\n" +
 	"\x06domain\x18\x01 \x01(\tR\x06domain\x125\n" +
 	"\vdescriptors\x18\x02 \x03(\v2\x13.weir.v1.DescriptorR\vdescriptors\x12\x12\n" +
-	"\x04hits\x18\x03 \x01(\x04R\x04hits\"p\n" +
+	"\x04hits\x18\x03 \x01(\x04R\x04hits\"\xf3\x01\n" +
 	"\rCheckResponse\x12\x18\n" +
 	"\aallowed\x18\x01 \x01(\bR\aallowed\x12/\n" +
 	"\tdecisions\x18\x02 \x03(\v2\x11.weir.v1.DecisionR\tdecisions\x12\x14\n" +
-	"\x05queue\x18\x03 \x01(\tR\x05queue\"\xa9\x03\n" +
+	"\x05queue\x18\x03 \x01(\tR\x05queue\x12-\n" +
+	"\aheaders\x18\x04 \x03(\v2\x13.weir.v1.HttpHeaderR\aheaders\x12\x12\n" +
+	"\x04body\x18\x05 \x01(\fR\x04body\x12>\n" +
+	"\x10upstream_headers\x18\x06 \x03(\v2\x13.weir.v1.HttpHeaderR\x0fupstreamHeaders\"F\n" +
+	"\x11CheckBatchRequest\x121\n" +
+	"\brequests\x18\x01 \x03(\v2\x15.weir.v1.CheckRequestR\brequests\"D\n" +
+	"\x12CheckBatchResponse\x12.\n" +
+	"\aresults\x18\x01 \x03(\v2\x14.weir.v1.CheckResultR\aresults\"o\n" +
+	"\vCheckResult\x122\n" +
+	"\bresponse\x18\x01 \x01(\v2\x16.weir.v1.CheckResponseR\bresponse\x12\x12\n" +
+	"\x04code\x18\x02 \x01(\x05R\x04code\x12\x18\n" +
+	"\amessage\x18\x03 \x01(\tR\amessage\"\\\n" +
+	"\vPeekRequest\x12\x16\n" +
+	"\x06domain\x18\x01 \x01(\tR\x06domain\x125\n" +
+	"\vdescriptors\x18\x02 \x03(\v2\x13.weir.v1.DescriptorR\vdescriptors\"Y\n" +
+	"\fPeekResponse\x12\x18\n" +
+	"\aallowed\x18\x01 \x01(\bR\aallowed\x12/\n" +
+	"\tdecisions\x18\x02 \x03(\v2\x11.weir.v1.DecisionR\tdecisions\"\xa9\x03\n" +
 	"\bDecision\x12)\n" +
 	"\x10descriptor_index\x18\x01 \x01(\rR\x0fdescriptorIndex\x12\x12\n" +
 	"\x04rule\x18\x02 \x01(\tR\x04rule\x12\x1c\n" +
@@ -1175,11 +2814,127 @@ const file_weir_v1_weir_proto_rawDesc = "" +
 	"\x06shadow\x18\t \x01(\bR\x06shadow\x12\x14\n" +
 	"\x05quota\x18\n" +
 	" \x01(\bR\x05quota\x12\x18\n" +
-	"\acounter\x18\v \x01(\tR\acounter2\xc1\x01\n" +
+	"\acounter\x18\v \x01(\tR\acounter\"f\n" +
+	"\x10ListRulesRequest\x12\x16\n" +
+	"\x06domain\x18\x01 \x01(\tR\x06domain\x12\x1b\n" +
+	"\tpage_size\x18\x02 \x01(\rR\bpageSize\x12\x1d\n" +
+	"\n" +
+	"page_token\x18\x03 \x01(\tR\tpageToken\"\xbf\x01\n" +
+	"\x11ListRulesResponse\x12\x18\n" +
+	"\aversion\x18\x01 \x01(\tR\aversion\x12#\n" +
+	"\x05rules\x18\x02 \x03(\v2\r.weir.v1.RuleR\x05rules\x12\x14\n" +
+	"\x05total\x18\x03 \x01(\x04R\x05total\x12&\n" +
+	"\x0fnext_page_token\x18\x04 \x01(\tR\rnextPageToken\x12-\n" +
+	"\asources\x18\x05 \x03(\v2\x13.weir.v1.RuleSourceR\asources\"\xaa\x02\n" +
+	"\x04Rule\x12\x16\n" +
+	"\x06domain\x18\x01 \x01(\tR\x06domain\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n" +
+	"\x04path\x18\x03 \x01(\tR\x04path\x12\x14\n" +
+	"\x05place\x18\x04 \x01(\tR\x05place\x12&\n" +
+	"\x06limits\x18\x05 \x03(\v2\x0e.weir.v1.LimitR\x06limits\x12\x1c\n" +
+	"\tunlimited\x18\x06 \x01(\bR\tunlimited\x12\x16\n" +
+	"\x06exempt\x18\a \x01(\bR\x06exempt\x12\x16\n" +
+	"\x06shadow\x18\b \x01(\bR\x06shadow\x12\x14\n" +
+	"\x05quota\x18\t \x01(\bR\x05quota\x12(\n" +
+	"\x10on_store_failure\x18\n" +
+	" \x01(\tR\x0eonStoreFailure\x12\x16\n" +
+	"\x06queues\x18\v \x01(\bR\x06queues\"\xce\x02\n" +
+	"\n" +
+	"RuleSource\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
+	"\aversion\x18\x02 \x01(\tR\aversion\x12\x1c\n" +
+	"\tdocuments\x18\x03 \x01(\rR\tdocuments\x127\n" +
+	"\tloaded_at\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\bloadedAt\x12/\n" +
+	"\x05as_of\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x04asOf\x12\x16\n" +
+	"\x06cached\x18\x06 \x01(\bR\x06cached\x12\x1a\n" +
+	"\bfailures\x18\a \x01(\x04R\bfailures\x127\n" +
+	"\tfailed_at\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\bfailedAt\x12\x1d\n" +
+	"\n" +
+	"last_error\x18\t \x01(\tR\tlastError\"{\n" +
+	"\fResetRequest\x12\x16\n" +
+	"\x06domain\x18\x01 \x01(\tR\x06domain\x125\n" +
+	"\n" +
+	"descriptor\x18\x02 \x01(\v2\x13.weir.v1.DescriptorH\x00R\n" +
+	"descriptor\x12\x14\n" +
+	"\x04rule\x18\x03 \x01(\tH\x00R\x04ruleB\x06\n" +
+	"\x04what\"A\n" +
+	"\rResetResponse\x12\x14\n" +
+	"\x05rules\x18\x01 \x03(\tR\x05rules\x12\x1a\n" +
+	"\bcounters\x18\x02 \x01(\x04R\bcounters\":\n" +
+	"\n" +
+	"TopRequest\x12\x16\n" +
+	"\x06domain\x18\x01 \x01(\tR\x06domain\x12\x14\n" +
+	"\x05limit\x18\x02 \x01(\rR\x05limit\"p\n" +
+	"\vTopResponse\x12/\n" +
+	"\bcounters\x18\x01 \x03(\v2\x13.weir.v1.TopCounterR\bcounters\x120\n" +
+	"\x05since\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\"\xd6\x01\n" +
+	"\n" +
+	"TopCounter\x12\x16\n" +
+	"\x06domain\x18\x01 \x01(\tR\x06domain\x12\x12\n" +
+	"\x04rule\x18\x02 \x01(\tR\x04rule\x12(\n" +
+	"\aentries\x18\x03 \x03(\v2\x0e.weir.v1.EntryR\aentries\x12\x18\n" +
+	"\arefused\x18\x04 \x01(\x04R\arefused\x12\x14\n" +
+	"\x05error\x18\x05 \x01(\x04R\x05error\x12B\n" +
+	"\x0flast_refused_at\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\rlastRefusedAt\"\x0e\n" +
+	"\fStatsRequest\"\\\n" +
+	"\x11WatchStatsRequest\x125\n" +
+	"\binterval\x18\x01 \x01(\v2\x19.google.protobuf.DurationR\binterval\x12\x10\n" +
+	"\x03top\x18\x02 \x01(\rR\x03top\"i\n" +
+	"\x12WatchStatsResponse\x12,\n" +
+	"\x05stats\x18\x01 \x01(\v2\x16.weir.v1.StatsResponseR\x05stats\x12%\n" +
+	"\x03top\x18\x02 \x03(\v2\x13.weir.v1.TopCounterR\x03top\"\xa6\x03\n" +
+	"\rStatsResponse\x12*\n" +
+	"\x02at\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x129\n" +
+	"\n" +
+	"started_at\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\tstartedAt\x12\x18\n" +
+	"\aversion\x18\x03 \x01(\tR\aversion\x121\n" +
+	"\boutcomes\x18\x04 \x03(\v2\x15.weir.v1.OutcomeCountR\boutcomes\x12\x1b\n" +
+	"\tin_flight\x18\x05 \x01(\x04R\binFlight\x12\x12\n" +
+	"\x04held\x18\x06 \x01(\x04R\x04held\x12\x16\n" +
+	"\x06errors\x18\a \x01(\x04R\x06errors\x12)\n" +
+	"\x05store\x18\b \x01(\v2\x13.weir.v1.StoreStatsR\x05store\x12(\n" +
+	"\x05rules\x18\t \x01(\v2\x12.weir.v1.RuleStatsR\x05rules\x12+\n" +
+	"\x06queues\x18\n" +
+	" \x03(\v2\x13.weir.v1.QueueStatsR\x06queues\x12\x16\n" +
+	"\x06shadow\x18\v \x01(\bR\x06shadow\"V\n" +
+	"\fOutcomeCount\x12\x16\n" +
+	"\x06domain\x18\x01 \x01(\tR\x06domain\x12\x18\n" +
+	"\aoutcome\x18\x02 \x01(\tR\aoutcome\x12\x14\n" +
+	"\x05count\x18\x03 \x01(\x04R\x05count\"y\n" +
+	"\n" +
+	"StoreStats\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
+	"\ahealthy\x18\x02 \x01(\bR\ahealthy\x12\x1a\n" +
+	"\bcounters\x18\x03 \x01(\x04R\bcounters\x12!\n" +
+	"\fmax_counters\x18\x04 \x01(\x04R\vmaxCounters\"\xf3\x01\n" +
+	"\tRuleStats\x12\x18\n" +
+	"\aversion\x18\x01 \x01(\tR\aversion\x12\x18\n" +
+	"\adomains\x18\x02 \x01(\rR\adomains\x12\x14\n" +
+	"\x05rules\x18\x03 \x01(\rR\x05rules\x127\n" +
+	"\tloaded_at\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\bloadedAt\x12\x18\n" +
+	"\areloads\x18\x05 \x01(\x04R\areloads\x12\x1a\n" +
+	"\bfailures\x18\x06 \x01(\x04R\bfailures\x12-\n" +
+	"\asources\x18\a \x03(\v2\x13.weir.v1.RuleSourceR\asources\"\x86\x01\n" +
+	"\n" +
+	"QueueStats\x12\x16\n" +
+	"\x06domain\x18\x01 \x01(\tR\x06domain\x12\x12\n" +
+	"\x04rule\x18\x02 \x01(\tR\x04rule\x12\x18\n" +
+	"\awaiting\x18\x03 \x01(\x04R\awaiting\x12\x1a\n" +
+	"\bcapacity\x18\x04 \x01(\x04R\bcapacity\x12\x16\n" +
+	"\x06failed\x18\x05 \x01(\x04R\x06failed2\xec\x04\n" +
 	"\vWeirService\x126\n" +
-	"\x05Check\x12\x15.weir.v1.CheckRequest\x1a\x16.weir.v1.CheckResponse\x12<\n" +
+	"\x05Check\x12\x15.weir.v1.CheckRequest\x1a\x16.weir.v1.CheckResponse\x12E\n" +
+	"\n" +
+	"CheckBatch\x12\x1a.weir.v1.CheckBatchRequest\x1a\x1b.weir.v1.CheckBatchResponse\x123\n" +
+	"\x04Peek\x12\x14.weir.v1.PeekRequest\x1a\x15.weir.v1.PeekResponse\x12<\n" +
 	"\aExplain\x12\x17.weir.v1.ExplainRequest\x1a\x18.weir.v1.ExplainResponse\x12<\n" +
-	"\aEnqueue\x12\x17.weir.v1.EnqueueRequest\x1a\x18.weir.v1.EnqueueResponseB\x19Z\x17weir/api/weir/v1;weirv1b\x06proto3"
+	"\aEnqueue\x12\x17.weir.v1.EnqueueRequest\x1a\x18.weir.v1.EnqueueResponse\x12B\n" +
+	"\tListRules\x12\x19.weir.v1.ListRulesRequest\x1a\x1a.weir.v1.ListRulesResponse\x126\n" +
+	"\x05Reset\x12\x15.weir.v1.ResetRequest\x1a\x16.weir.v1.ResetResponse\x120\n" +
+	"\x03Top\x12\x13.weir.v1.TopRequest\x1a\x14.weir.v1.TopResponse\x126\n" +
+	"\x05Stats\x12\x15.weir.v1.StatsRequest\x1a\x16.weir.v1.StatsResponse\x12G\n" +
+	"\n" +
+	"WatchStats\x12\x1a.weir.v1.WatchStatsRequest\x1a\x1b.weir.v1.WatchStatsResponse0\x01B\x19Z\x17weir/api/weir/v1;weirv1b\x06proto3"
 
 var (
 	file_weir_v1_weir_proto_rawDescOnce sync.Once
@@ -1193,51 +2948,117 @@ func file_weir_v1_weir_proto_rawDescGZIP() []byte {
 	return file_weir_v1_weir_proto_rawDescData
 }
 
-var file_weir_v1_weir_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
+var file_weir_v1_weir_proto_msgTypes = make([]protoimpl.MessageInfo, 35)
 var file_weir_v1_weir_proto_goTypes = []any{
-	(*Entry)(nil),               // 0: weir.v1.Entry
-	(*Descriptor)(nil),          // 1: weir.v1.Descriptor
-	(*CheckRequest)(nil),        // 2: weir.v1.CheckRequest
-	(*CheckResponse)(nil),       // 3: weir.v1.CheckResponse
-	(*Decision)(nil),            // 4: weir.v1.Decision
-	(*EnqueueRequest)(nil),      // 5: weir.v1.EnqueueRequest
-	(*EnqueueResponse)(nil),     // 6: weir.v1.EnqueueResponse
-	(*HttpRequest)(nil),         // 7: weir.v1.HttpRequest
-	(*HttpHeader)(nil),          // 8: weir.v1.HttpHeader
-	(*ExplainRequest)(nil),      // 9: weir.v1.ExplainRequest
-	(*ExplainResponse)(nil),     // 10: weir.v1.ExplainResponse
-	(*Step)(nil),                // 11: weir.v1.Step
-	(*Limit)(nil),               // 12: weir.v1.Limit
-	(*durationpb.Duration)(nil), // 13: google.protobuf.Duration
+	(*Entry)(nil),                 // 0: weir.v1.Entry
+	(*Descriptor)(nil),            // 1: weir.v1.Descriptor
+	(*CheckRequest)(nil),          // 2: weir.v1.CheckRequest
+	(*CheckResponse)(nil),         // 3: weir.v1.CheckResponse
+	(*CheckBatchRequest)(nil),     // 4: weir.v1.CheckBatchRequest
+	(*CheckBatchResponse)(nil),    // 5: weir.v1.CheckBatchResponse
+	(*CheckResult)(nil),           // 6: weir.v1.CheckResult
+	(*PeekRequest)(nil),           // 7: weir.v1.PeekRequest
+	(*PeekResponse)(nil),          // 8: weir.v1.PeekResponse
+	(*Decision)(nil),              // 9: weir.v1.Decision
+	(*EnqueueRequest)(nil),        // 10: weir.v1.EnqueueRequest
+	(*EnqueueResponse)(nil),       // 11: weir.v1.EnqueueResponse
+	(*HttpRequest)(nil),           // 12: weir.v1.HttpRequest
+	(*HttpHeader)(nil),            // 13: weir.v1.HttpHeader
+	(*ExplainRequest)(nil),        // 14: weir.v1.ExplainRequest
+	(*ExplainResponse)(nil),       // 15: weir.v1.ExplainResponse
+	(*Step)(nil),                  // 16: weir.v1.Step
+	(*Limit)(nil),                 // 17: weir.v1.Limit
+	(*ListRulesRequest)(nil),      // 18: weir.v1.ListRulesRequest
+	(*ListRulesResponse)(nil),     // 19: weir.v1.ListRulesResponse
+	(*Rule)(nil),                  // 20: weir.v1.Rule
+	(*RuleSource)(nil),            // 21: weir.v1.RuleSource
+	(*ResetRequest)(nil),          // 22: weir.v1.ResetRequest
+	(*ResetResponse)(nil),         // 23: weir.v1.ResetResponse
+	(*TopRequest)(nil),            // 24: weir.v1.TopRequest
+	(*TopResponse)(nil),           // 25: weir.v1.TopResponse
+	(*TopCounter)(nil),            // 26: weir.v1.TopCounter
+	(*StatsRequest)(nil),          // 27: weir.v1.StatsRequest
+	(*WatchStatsRequest)(nil),     // 28: weir.v1.WatchStatsRequest
+	(*WatchStatsResponse)(nil),    // 29: weir.v1.WatchStatsResponse
+	(*StatsResponse)(nil),         // 30: weir.v1.StatsResponse
+	(*OutcomeCount)(nil),          // 31: weir.v1.OutcomeCount
+	(*StoreStats)(nil),            // 32: weir.v1.StoreStats
+	(*RuleStats)(nil),             // 33: weir.v1.RuleStats
+	(*QueueStats)(nil),            // 34: weir.v1.QueueStats
+	(*durationpb.Duration)(nil),   // 35: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 36: google.protobuf.Timestamp
 }
 var file_weir_v1_weir_proto_depIdxs = []int32{
 	0,  // 0: weir.v1.Descriptor.entries:type_name -> weir.v1.Entry
 	1,  // 1: weir.v1.CheckRequest.descriptors:type_name -> weir.v1.Descriptor
-	4,  // 2: weir.v1.CheckResponse.decisions:type_name -> weir.v1.Decision
-	13, // 3: weir.v1.Decision.window:type_name -> google.protobuf.Duration
-	13, // 4: weir.v1.Decision.reset_after:type_name -> google.protobuf.Duration
-	13, // 5: weir.v1.Decision.retry_after:type_name -> google.protobuf.Duration
-	13, // 6: weir.v1.Decision.delay:type_name -> google.protobuf.Duration
-	0,  // 7: weir.v1.EnqueueRequest.entries:type_name -> weir.v1.Entry
-	7,  // 8: weir.v1.EnqueueRequest.request:type_name -> weir.v1.HttpRequest
-	13, // 9: weir.v1.EnqueueResponse.departs_after:type_name -> google.protobuf.Duration
-	8,  // 10: weir.v1.HttpRequest.headers:type_name -> weir.v1.HttpHeader
-	0,  // 11: weir.v1.ExplainRequest.entries:type_name -> weir.v1.Entry
-	11, // 12: weir.v1.ExplainResponse.steps:type_name -> weir.v1.Step
-	12, // 13: weir.v1.ExplainResponse.limits:type_name -> weir.v1.Limit
-	0,  // 14: weir.v1.Step.entry:type_name -> weir.v1.Entry
-	13, // 15: weir.v1.Limit.window:type_name -> google.protobuf.Duration
-	2,  // 16: weir.v1.WeirService.Check:input_type -> weir.v1.CheckRequest
-	9,  // 17: weir.v1.WeirService.Explain:input_type -> weir.v1.ExplainRequest
-	5,  // 18: weir.v1.WeirService.Enqueue:input_type -> weir.v1.EnqueueRequest
-	3,  // 19: weir.v1.WeirService.Check:output_type -> weir.v1.CheckResponse
-	10, // 20: weir.v1.WeirService.Explain:output_type -> weir.v1.ExplainResponse
-	6,  // 21: weir.v1.WeirService.Enqueue:output_type -> weir.v1.EnqueueResponse
-	19, // [19:22] is the sub-list for method output_type
-	16, // [16:19] is the sub-list for method input_type
-	16, // [16:16] is the sub-list for extension type_name
-	16, // [16:16] is the sub-list for extension extendee
-	0,  // [0:16] is the sub-list for field type_name
+	9,  // 2: weir.v1.CheckResponse.decisions:type_name -> weir.v1.Decision
+	13, // 3: weir.v1.CheckResponse.headers:type_name -> weir.v1.HttpHeader
+	13, // 4: weir.v1.CheckResponse.upstream_headers:type_name -> weir.v1.HttpHeader
+	2,  // 5: weir.v1.CheckBatchRequest.requests:type_name -> weir.v1.CheckRequest
+	6,  // 6: weir.v1.CheckBatchResponse.results:type_name -> weir.v1.CheckResult
+	3,  // 7: weir.v1.CheckResult.response:type_name -> weir.v1.CheckResponse
+	1,  // 8: weir.v1.PeekRequest.descriptors:type_name -> weir.v1.Descriptor
+	9,  // 9: weir.v1.PeekResponse.decisions:type_name -> weir.v1.Decision
+	35, // 10: weir.v1.Decision.window:type_name -> google.protobuf.Duration
+	35, // 11: weir.v1.Decision.reset_after:type_name -> google.protobuf.Duration
+	35, // 12: weir.v1.Decision.retry_after:type_name -> google.protobuf.Duration
+	35, // 13: weir.v1.Decision.delay:type_name -> google.protobuf.Duration
+	0,  // 14: weir.v1.EnqueueRequest.entries:type_name -> weir.v1.Entry
+	12, // 15: weir.v1.EnqueueRequest.request:type_name -> weir.v1.HttpRequest
+	35, // 16: weir.v1.EnqueueResponse.departs_after:type_name -> google.protobuf.Duration
+	13, // 17: weir.v1.HttpRequest.headers:type_name -> weir.v1.HttpHeader
+	0,  // 18: weir.v1.ExplainRequest.entries:type_name -> weir.v1.Entry
+	16, // 19: weir.v1.ExplainResponse.steps:type_name -> weir.v1.Step
+	17, // 20: weir.v1.ExplainResponse.limits:type_name -> weir.v1.Limit
+	0,  // 21: weir.v1.Step.entry:type_name -> weir.v1.Entry
+	35, // 22: weir.v1.Limit.window:type_name -> google.protobuf.Duration
+	20, // 23: weir.v1.ListRulesResponse.rules:type_name -> weir.v1.Rule
+	21, // 24: weir.v1.ListRulesResponse.sources:type_name -> weir.v1.RuleSource
+	17, // 25: weir.v1.Rule.limits:type_name -> weir.v1.Limit
+	36, // 26: weir.v1.RuleSource.loaded_at:type_name -> google.protobuf.Timestamp
+	36, // 27: weir.v1.RuleSource.as_of:type_name -> google.protobuf.Timestamp
+	36, // 28: weir.v1.RuleSource.failed_at:type_name -> google.protobuf.Timestamp
+	1,  // 29: weir.v1.ResetRequest.descriptor:type_name -> weir.v1.Descriptor
+	26, // 30: weir.v1.TopResponse.counters:type_name -> weir.v1.TopCounter
+	36, // 31: weir.v1.TopResponse.since:type_name -> google.protobuf.Timestamp
+	0,  // 32: weir.v1.TopCounter.entries:type_name -> weir.v1.Entry
+	36, // 33: weir.v1.TopCounter.last_refused_at:type_name -> google.protobuf.Timestamp
+	35, // 34: weir.v1.WatchStatsRequest.interval:type_name -> google.protobuf.Duration
+	30, // 35: weir.v1.WatchStatsResponse.stats:type_name -> weir.v1.StatsResponse
+	26, // 36: weir.v1.WatchStatsResponse.top:type_name -> weir.v1.TopCounter
+	36, // 37: weir.v1.StatsResponse.at:type_name -> google.protobuf.Timestamp
+	36, // 38: weir.v1.StatsResponse.started_at:type_name -> google.protobuf.Timestamp
+	31, // 39: weir.v1.StatsResponse.outcomes:type_name -> weir.v1.OutcomeCount
+	32, // 40: weir.v1.StatsResponse.store:type_name -> weir.v1.StoreStats
+	33, // 41: weir.v1.StatsResponse.rules:type_name -> weir.v1.RuleStats
+	34, // 42: weir.v1.StatsResponse.queues:type_name -> weir.v1.QueueStats
+	36, // 43: weir.v1.RuleStats.loaded_at:type_name -> google.protobuf.Timestamp
+	21, // 44: weir.v1.RuleStats.sources:type_name -> weir.v1.RuleSource
+	2,  // 45: weir.v1.WeirService.Check:input_type -> weir.v1.CheckRequest
+	4,  // 46: weir.v1.WeirService.CheckBatch:input_type -> weir.v1.CheckBatchRequest
+	7,  // 47: weir.v1.WeirService.Peek:input_type -> weir.v1.PeekRequest
+	14, // 48: weir.v1.WeirService.Explain:input_type -> weir.v1.ExplainRequest
+	10, // 49: weir.v1.WeirService.Enqueue:input_type -> weir.v1.EnqueueRequest
+	18, // 50: weir.v1.WeirService.ListRules:input_type -> weir.v1.ListRulesRequest
+	22, // 51: weir.v1.WeirService.Reset:input_type -> weir.v1.ResetRequest
+	24, // 52: weir.v1.WeirService.Top:input_type -> weir.v1.TopRequest
+	27, // 53: weir.v1.WeirService.Stats:input_type -> weir.v1.StatsRequest
+	28, // 54: weir.v1.WeirService.WatchStats:input_type -> weir.v1.WatchStatsRequest
+	3,  // 55: weir.v1.WeirService.Check:output_type -> weir.v1.CheckResponse
+	5,  // 56: weir.v1.WeirService.CheckBatch:output_type -> weir.v1.CheckBatchResponse
+	8,  // 57: weir.v1.WeirService.Peek:output_type -> weir.v1.PeekResponse
+	15, // 58: weir.v1.WeirService.Explain:output_type -> weir.v1.ExplainResponse
+	11, // 59: weir.v1.WeirService.Enqueue:output_type -> weir.v1.EnqueueResponse
+	19, // 60: weir.v1.WeirService.ListRules:output_type -> weir.v1.ListRulesResponse
+	23, // 61: weir.v1.WeirService.Reset:output_type -> weir.v1.ResetResponse
+	25, // 62: weir.v1.WeirService.Top:output_type -> weir.v1.TopResponse
+	30, // 63: weir.v1.WeirService.Stats:output_type -> weir.v1.StatsResponse
+	29, // 64: weir.v1.WeirService.WatchStats:output_type -> weir.v1.WatchStatsResponse
+	55, // [55:65] is the sub-list for method output_type
+	45, // [45:55] is the sub-list for method input_type
+	45, // [45:45] is the sub-list for extension type_name
+	45, // [45:45] is the sub-list for extension extendee
+	0,  // [0:45] is the sub-list for field type_name
 }
 
 func init() { file_weir_v1_weir_proto_init() }
@@ -1246,13 +3067,17 @@ func file_weir_v1_weir_proto_init() {
 		return
 	}
 	file_weir_v1_weir_proto_msgTypes[1].OneofWrappers = []any{}
+	file_weir_v1_weir_proto_msgTypes[22].OneofWrappers = []any{
+		(*ResetRequest_Descriptor_)(nil),
+		(*ResetRequest_Rule)(nil),
+	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_weir_v1_weir_proto_rawDesc), len(file_weir_v1_weir_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   13,
+			NumMessages:   35,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

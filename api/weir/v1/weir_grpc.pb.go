@@ -23,16 +23,32 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	WeirService_Check_FullMethodName   = "/weir.v1.WeirService/Check"
-	WeirService_Explain_FullMethodName = "/weir.v1.WeirService/Explain"
-	WeirService_Enqueue_FullMethodName = "/weir.v1.WeirService/Enqueue"
+	WeirService_Check_FullMethodName      = "/weir.v1.WeirService/Check"
+	WeirService_CheckBatch_FullMethodName = "/weir.v1.WeirService/CheckBatch"
+	WeirService_Peek_FullMethodName       = "/weir.v1.WeirService/Peek"
+	WeirService_Explain_FullMethodName    = "/weir.v1.WeirService/Explain"
+	WeirService_Enqueue_FullMethodName    = "/weir.v1.WeirService/Enqueue"
+	WeirService_ListRules_FullMethodName  = "/weir.v1.WeirService/ListRules"
+	WeirService_Reset_FullMethodName      = "/weir.v1.WeirService/Reset"
+	WeirService_Top_FullMethodName        = "/weir.v1.WeirService/Top"
+	WeirService_Stats_FullMethodName      = "/weir.v1.WeirService/Stats"
+	WeirService_WatchStats_FullMethodName = "/weir.v1.WeirService/WatchStats"
 )
 
 // WeirServiceClient is the client API for WeirService service.
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// WeirService decides whether requests may pass, and explains how.
+// WeirService decides whether requests may pass, explains how, and shows and
+// steers what a server does. Over HTTP the same methods are JSON under /v1, as
+// weir.http.yaml maps them.
+//
+// Reset, Enqueue, ListRules, Top, Stats and WatchStats are for operators: they
+// need the server's admin token (`authorization: Bearer TOKEN`) or a client
+// certificate that the server checked; a server without a token lets them be
+// called from its own machine only. Otherwise:
+//   - UNAUTHENTICATED: no token, or a wrong one.
+//   - PERMISSION_DENIED: the server has no token, and the caller is elsewhere.
 type WeirServiceClient interface {
 	// Check decides one request: all limits that its descriptors match are
 	// charged, or, if any enforced limit refuses, none (unless the server runs
@@ -47,6 +63,14 @@ type WeirServiceClient interface {
 	//     a rule or of the server is `error`.
 	//   - DEADLINE_EXCEEDED, CANCELLED: as the caller's context says.
 	Check(ctx context.Context, in *CheckRequest, opts ...grpc.CallOption) (*CheckResponse, error)
+	// CheckBatch decides several requests, each for itself as Check does, at the same
+	// time. Where one is held for its turn, so is the answer. Errors of single
+	// requests stand in their results. Errors of the whole:
+	//   - INVALID_ARGUMENT: no requests, or over 1,000.
+	CheckBatch(ctx context.Context, in *CheckBatchRequest, opts ...grpc.CallOption) (*CheckBatchResponse, error)
+	// Peek tells what the counters of a request hold. It charges nothing. Errors are
+	// those of Check.
+	Peek(ctx context.Context, in *PeekRequest, opts ...grpc.CallOption) (*PeekResponse, error)
 	// Explain tells which rule matches a descriptor and why, and which rules
 	// nearly did. It charges nothing and reads no counter. Errors:
 	//   - INVALID_ARGUMENT: an empty domain, no entries, an empty key.
@@ -64,6 +88,26 @@ type WeirServiceClient interface {
 	//   - UNAVAILABLE: the queue's store does not answer, and may or may not have
 	//     the request; send it again with the same idempotency key.
 	Enqueue(ctx context.Context, in *EnqueueRequest, opts ...grpc.CallOption) (*EnqueueResponse, error)
+	// ListRules lists the rules in force and the sources they come from, with their
+	// versions and the last faults. Errors:
+	//   - INVALID_ARGUMENT: a page token that is not one of ours, or of a rule set
+	//     that is not in force any more (begin anew).
+	ListRules(ctx context.Context, in *ListRulesRequest, opts ...grpc.CallOption) (*ListRulesResponse, error)
+	// Reset has counters begin anew: those of one descriptor, or all of a rule.
+	// Requests that are decided meanwhile may be counted before or after. Errors:
+	//   - INVALID_ARGUMENT: an empty domain, neither a descriptor nor a rule.
+	//   - NOT_FOUND: no rule matches the descriptor, or has that name or path.
+	//   - UNAVAILABLE: the store does not answer; it may or may not be done.
+	Reset(ctx context.Context, in *ResetRequest, opts ...grpc.CallOption) (*ResetResponse, error)
+	// Top lists the counters that were refused most often in the last minutes, by
+	// this instance, from a sketch of bounded size.
+	Top(ctx context.Context, in *TopRequest, opts ...grpc.CallOption) (*TopResponse, error)
+	// Stats tells what this instance does: decisions so far by outcome, the store,
+	// rules and queues.
+	Stats(ctx context.Context, in *StatsRequest, opts ...grpc.CallOption) (*StatsResponse, error)
+	// WatchStats sends the same at once and then every interval. Errors:
+	//   - INVALID_ARGUMENT: an interval below 100 ms or over a minute.
+	WatchStats(ctx context.Context, in *WatchStatsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchStatsResponse], error)
 }
 
 type weirServiceClient struct {
@@ -78,6 +122,26 @@ func (c *weirServiceClient) Check(ctx context.Context, in *CheckRequest, opts ..
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(CheckResponse)
 	err := c.cc.Invoke(ctx, WeirService_Check_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *weirServiceClient) CheckBatch(ctx context.Context, in *CheckBatchRequest, opts ...grpc.CallOption) (*CheckBatchResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(CheckBatchResponse)
+	err := c.cc.Invoke(ctx, WeirService_CheckBatch_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *weirServiceClient) Peek(ctx context.Context, in *PeekRequest, opts ...grpc.CallOption) (*PeekResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(PeekResponse)
+	err := c.cc.Invoke(ctx, WeirService_Peek_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -104,11 +168,79 @@ func (c *weirServiceClient) Enqueue(ctx context.Context, in *EnqueueRequest, opt
 	return out, nil
 }
 
+func (c *weirServiceClient) ListRules(ctx context.Context, in *ListRulesRequest, opts ...grpc.CallOption) (*ListRulesResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListRulesResponse)
+	err := c.cc.Invoke(ctx, WeirService_ListRules_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *weirServiceClient) Reset(ctx context.Context, in *ResetRequest, opts ...grpc.CallOption) (*ResetResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ResetResponse)
+	err := c.cc.Invoke(ctx, WeirService_Reset_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *weirServiceClient) Top(ctx context.Context, in *TopRequest, opts ...grpc.CallOption) (*TopResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(TopResponse)
+	err := c.cc.Invoke(ctx, WeirService_Top_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *weirServiceClient) Stats(ctx context.Context, in *StatsRequest, opts ...grpc.CallOption) (*StatsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(StatsResponse)
+	err := c.cc.Invoke(ctx, WeirService_Stats_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *weirServiceClient) WatchStats(ctx context.Context, in *WatchStatsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchStatsResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &WeirService_ServiceDesc.Streams[0], WeirService_WatchStats_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[WatchStatsRequest, WatchStatsResponse]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type WeirService_WatchStatsClient = grpc.ServerStreamingClient[WatchStatsResponse]
+
 // WeirServiceServer is the server API for WeirService service.
 // All implementations must embed UnimplementedWeirServiceServer
 // for forward compatibility.
 //
-// WeirService decides whether requests may pass, and explains how.
+// WeirService decides whether requests may pass, explains how, and shows and
+// steers what a server does. Over HTTP the same methods are JSON under /v1, as
+// weir.http.yaml maps them.
+//
+// Reset, Enqueue, ListRules, Top, Stats and WatchStats are for operators: they
+// need the server's admin token (`authorization: Bearer TOKEN`) or a client
+// certificate that the server checked; a server without a token lets them be
+// called from its own machine only. Otherwise:
+//   - UNAUTHENTICATED: no token, or a wrong one.
+//   - PERMISSION_DENIED: the server has no token, and the caller is elsewhere.
 type WeirServiceServer interface {
 	// Check decides one request: all limits that its descriptors match are
 	// charged, or, if any enforced limit refuses, none (unless the server runs
@@ -123,6 +255,14 @@ type WeirServiceServer interface {
 	//     a rule or of the server is `error`.
 	//   - DEADLINE_EXCEEDED, CANCELLED: as the caller's context says.
 	Check(context.Context, *CheckRequest) (*CheckResponse, error)
+	// CheckBatch decides several requests, each for itself as Check does, at the same
+	// time. Where one is held for its turn, so is the answer. Errors of single
+	// requests stand in their results. Errors of the whole:
+	//   - INVALID_ARGUMENT: no requests, or over 1,000.
+	CheckBatch(context.Context, *CheckBatchRequest) (*CheckBatchResponse, error)
+	// Peek tells what the counters of a request hold. It charges nothing. Errors are
+	// those of Check.
+	Peek(context.Context, *PeekRequest) (*PeekResponse, error)
 	// Explain tells which rule matches a descriptor and why, and which rules
 	// nearly did. It charges nothing and reads no counter. Errors:
 	//   - INVALID_ARGUMENT: an empty domain, no entries, an empty key.
@@ -140,6 +280,26 @@ type WeirServiceServer interface {
 	//   - UNAVAILABLE: the queue's store does not answer, and may or may not have
 	//     the request; send it again with the same idempotency key.
 	Enqueue(context.Context, *EnqueueRequest) (*EnqueueResponse, error)
+	// ListRules lists the rules in force and the sources they come from, with their
+	// versions and the last faults. Errors:
+	//   - INVALID_ARGUMENT: a page token that is not one of ours, or of a rule set
+	//     that is not in force any more (begin anew).
+	ListRules(context.Context, *ListRulesRequest) (*ListRulesResponse, error)
+	// Reset has counters begin anew: those of one descriptor, or all of a rule.
+	// Requests that are decided meanwhile may be counted before or after. Errors:
+	//   - INVALID_ARGUMENT: an empty domain, neither a descriptor nor a rule.
+	//   - NOT_FOUND: no rule matches the descriptor, or has that name or path.
+	//   - UNAVAILABLE: the store does not answer; it may or may not be done.
+	Reset(context.Context, *ResetRequest) (*ResetResponse, error)
+	// Top lists the counters that were refused most often in the last minutes, by
+	// this instance, from a sketch of bounded size.
+	Top(context.Context, *TopRequest) (*TopResponse, error)
+	// Stats tells what this instance does: decisions so far by outcome, the store,
+	// rules and queues.
+	Stats(context.Context, *StatsRequest) (*StatsResponse, error)
+	// WatchStats sends the same at once and then every interval. Errors:
+	//   - INVALID_ARGUMENT: an interval below 100 ms or over a minute.
+	WatchStats(*WatchStatsRequest, grpc.ServerStreamingServer[WatchStatsResponse]) error
 	mustEmbedUnimplementedWeirServiceServer()
 }
 
@@ -153,11 +313,32 @@ type UnimplementedWeirServiceServer struct{}
 func (UnimplementedWeirServiceServer) Check(context.Context, *CheckRequest) (*CheckResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Check not implemented")
 }
+func (UnimplementedWeirServiceServer) CheckBatch(context.Context, *CheckBatchRequest) (*CheckBatchResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method CheckBatch not implemented")
+}
+func (UnimplementedWeirServiceServer) Peek(context.Context, *PeekRequest) (*PeekResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Peek not implemented")
+}
 func (UnimplementedWeirServiceServer) Explain(context.Context, *ExplainRequest) (*ExplainResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Explain not implemented")
 }
 func (UnimplementedWeirServiceServer) Enqueue(context.Context, *EnqueueRequest) (*EnqueueResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Enqueue not implemented")
+}
+func (UnimplementedWeirServiceServer) ListRules(context.Context, *ListRulesRequest) (*ListRulesResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListRules not implemented")
+}
+func (UnimplementedWeirServiceServer) Reset(context.Context, *ResetRequest) (*ResetResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Reset not implemented")
+}
+func (UnimplementedWeirServiceServer) Top(context.Context, *TopRequest) (*TopResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Top not implemented")
+}
+func (UnimplementedWeirServiceServer) Stats(context.Context, *StatsRequest) (*StatsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Stats not implemented")
+}
+func (UnimplementedWeirServiceServer) WatchStats(*WatchStatsRequest, grpc.ServerStreamingServer[WatchStatsResponse]) error {
+	return status.Error(codes.Unimplemented, "method WatchStats not implemented")
 }
 func (UnimplementedWeirServiceServer) mustEmbedUnimplementedWeirServiceServer() {}
 func (UnimplementedWeirServiceServer) testEmbeddedByValue()                     {}
@@ -198,6 +379,42 @@ func _WeirService_Check_Handler(srv interface{}, ctx context.Context, dec func(i
 	return interceptor(ctx, in, info, handler)
 }
 
+func _WeirService_CheckBatch_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(CheckBatchRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(WeirServiceServer).CheckBatch(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: WeirService_CheckBatch_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(WeirServiceServer).CheckBatch(ctx, req.(*CheckBatchRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _WeirService_Peek_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(PeekRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(WeirServiceServer).Peek(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: WeirService_Peek_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(WeirServiceServer).Peek(ctx, req.(*PeekRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _WeirService_Explain_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(ExplainRequest)
 	if err := dec(in); err != nil {
@@ -234,6 +451,89 @@ func _WeirService_Enqueue_Handler(srv interface{}, ctx context.Context, dec func
 	return interceptor(ctx, in, info, handler)
 }
 
+func _WeirService_ListRules_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListRulesRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(WeirServiceServer).ListRules(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: WeirService_ListRules_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(WeirServiceServer).ListRules(ctx, req.(*ListRulesRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _WeirService_Reset_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ResetRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(WeirServiceServer).Reset(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: WeirService_Reset_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(WeirServiceServer).Reset(ctx, req.(*ResetRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _WeirService_Top_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(TopRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(WeirServiceServer).Top(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: WeirService_Top_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(WeirServiceServer).Top(ctx, req.(*TopRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _WeirService_Stats_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(StatsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(WeirServiceServer).Stats(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: WeirService_Stats_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(WeirServiceServer).Stats(ctx, req.(*StatsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _WeirService_WatchStats_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(WatchStatsRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(WeirServiceServer).WatchStats(m, &grpc.GenericServerStream[WatchStatsRequest, WatchStatsResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type WeirService_WatchStatsServer = grpc.ServerStreamingServer[WatchStatsResponse]
+
 // WeirService_ServiceDesc is the grpc.ServiceDesc for WeirService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -246,6 +546,14 @@ var WeirService_ServiceDesc = grpc.ServiceDesc{
 			Handler:    _WeirService_Check_Handler,
 		},
 		{
+			MethodName: "CheckBatch",
+			Handler:    _WeirService_CheckBatch_Handler,
+		},
+		{
+			MethodName: "Peek",
+			Handler:    _WeirService_Peek_Handler,
+		},
+		{
 			MethodName: "Explain",
 			Handler:    _WeirService_Explain_Handler,
 		},
@@ -253,7 +561,29 @@ var WeirService_ServiceDesc = grpc.ServiceDesc{
 			MethodName: "Enqueue",
 			Handler:    _WeirService_Enqueue_Handler,
 		},
+		{
+			MethodName: "ListRules",
+			Handler:    _WeirService_ListRules_Handler,
+		},
+		{
+			MethodName: "Reset",
+			Handler:    _WeirService_Reset_Handler,
+		},
+		{
+			MethodName: "Top",
+			Handler:    _WeirService_Top_Handler,
+		},
+		{
+			MethodName: "Stats",
+			Handler:    _WeirService_Stats_Handler,
+		},
 	},
-	Streams:  []grpc.StreamDesc{},
+	Streams: []grpc.StreamDesc{
+		{
+			StreamName:    "WatchStats",
+			Handler:       _WeirService_WatchStats_Handler,
+			ServerStreams: true,
+		},
+	},
 	Metadata: "weir/v1/weir.proto",
 }
