@@ -58,6 +58,8 @@ func TestDependenciesPointOneWay(t *testing.T) {
 			"queues know rules and their Redis, and nothing of who decides"},
 		{"weir/server/...", []string{"weir/cmd", "weir/queue", "weir/limiter/redis", "weir/rules/file", "weir/rules/kv", "weir/rules/consul", "weir/rules/etcd", "weir/rules/xds"}, nil,
 			"the server is given a store and rules; which ones, is wired in cmd/weir"},
+		{"weir/client", []string{"weir", rlsProtos, goRedis, consulAPI, etcdAPI}, []string{"weir/api/weir/v1"},
+			"services that ask know the API, and nothing of who answers"},
 	} {
 		for _, p := range pkgs {
 			if !within(p.path, c.pkg) {
