@@ -86,6 +86,7 @@ func TestDependenciesPointOneWay(t *testing.T) {
 		{goRedis, []string{"weir/limiter/redis", "weir/queue/...", "weir/cmd/..."}, "the Redis client stays in its store"},
 		{consulAPI, []string{"weir/rules/consul", "weir/cmd/..."}, "the Consul client stays in its source"},
 		{etcdAPI, []string{"weir/rules/etcd", "weir/cmd/..."}, "the etcd client stays in its source"},
+		{"go.opentelemetry.io", []string{"weir/server/tracing"}, "traces stay in their package"},
 		{"weir/internal/testenv", []string{"weir/internal/testenv/..."}, "it is for tests"},
 		{"weir/limiter/limitertest", nil, "it is for tests"},
 		{"weir/rules/kv/kvtest", nil, "it is for tests"},

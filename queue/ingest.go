@@ -24,7 +24,7 @@ const (
 	HeaderOverflow = "X-Weir-Overflow"        // from a decision: the rule
 	HeaderTicket   = "X-Weir-Overflow-Ticket" // from a decision: see ticket.go
 	HeaderQueue    = "X-Weir-Queue"           // from a client that comes by itself: DOMAIN/RULE
-	HeaderSecret   = "X-Weir-Queue-Secret"    // of such a client
+	HeaderSecret   = "X-Weir-Queue-Secret"    //nolint:gosec // of such a client; the name is no secret
 
 	HeaderQueued = "X-Weir-Queued" // in the answer: the ID of what was stored
 )

@@ -38,9 +38,10 @@ import (
 // Options says where queues are kept. URL is required; the zero value of the rest
 // is its default.
 type Options struct {
-	URL       string        // as redis.Options has it
-	KeyPrefix string        // "": redis.DefaultKeyPrefix
-	Timeout   time.Duration // for an answer of Redis; 0: DefaultTimeout
+	URL       string         // as redis.Options has it
+	TLS       redis.TLSFiles // for a URL that says TLS
+	KeyPrefix string         // "": redis.DefaultKeyPrefix
+	Timeout   time.Duration  // for an answer of Redis; 0: DefaultTimeout
 }
 
 // DefaultTimeout is how long Redis may take. It is longer than a decision's: a
@@ -58,8 +59,7 @@ type Queues struct {
 	secret atomic.Pointer[[]byte] // tickets are signed with it; nil: not known yet
 }
 
-// Open returns the queues. It fails with redis.ErrURL alone, and does not connect
-// yet.
+// Open returns the queues. It fails as redis.Dial does, and does not connect yet.
 func Open(opts Options) (*Queues, error) {
 	if opts.KeyPrefix == "" {
 		opts.KeyPrefix = redis.DefaultKeyPrefix
@@ -67,9 +67,9 @@ func Open(opts Options) (*Queues, error) {
 	if opts.Timeout == 0 {
 		opts.Timeout = DefaultTimeout
 	}
-	client, err := redis.Dial(opts.URL, opts.Timeout)
+	client, err := redis.Dial(opts.URL, redis.DialOptions{Timeout: opts.Timeout, TLS: opts.TLS})
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", redis.ErrURL, err)
+		return nil, err
 	}
 	tend(client, opts.Timeout)
 	return &Queues{client: client, prefix: opts.KeyPrefix}, nil
@@ -92,7 +92,7 @@ type About struct {
 func (q *Queues) AboutRule(r *rules.Rule) About {
 	return About{
 		Tag: redis.QueueTag(q.prefix, r.Overflow), Domain: r.Domain, Rule: r.Label(), Path: r.Path,
-		Counter: redis.CounterName(q.prefix, r.QueueCounter(), r.Overflow), Limit: r.Limits[0],
+		Counter: redis.QueueCounter(q.prefix, r.QueueCounter(), r.Overflow), Limit: r.Limits[0],
 	}
 }
 

@@ -27,8 +27,9 @@ type WorkerOptions struct {
 	RetryMax      time.Duration // the longest; 0: DefaultLongestRetry
 	Keep          time.Duration // how long results can be asked for; 0: DefaultKeep
 
-	Transport http.RoundTripper // nil: one of its own, which heeds no proxy of the environment
-	Logger    *slog.Logger      // nil: none
+	Transport http.RoundTripper                         // nil: one of its own, which heeds no proxy of the environment
+	Around    func(http.RoundTripper) http.RoundTripper // around the transports, for traces; nil: nothing
+	Logger    *slog.Logger                              // nil: none
 }
 
 // Defaults of WorkerOptions.
@@ -84,6 +85,9 @@ func NewWorker(opts WorkerOptions) *Worker {
 		t = t.Clone()
 		t.DisableKeepAlives = true
 		fresh = t
+	}
+	if opts.Around != nil {
+		opts.Transport, fresh = opts.Around(opts.Transport), opts.Around(fresh)
 	}
 	return &Worker{
 		opts: opts, q: opts.Queues, log: opts.Logger, name: rand.Text(), here: map[string]*attended{}, fresh: fresh,

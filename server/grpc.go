@@ -3,6 +3,7 @@ package server
 import (
 	"cmp"
 	"context"
+	"math"
 	"math/rand/v2"
 	"runtime"
 	"runtime/debug"
@@ -14,6 +15,7 @@ import (
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/reflection"
+	"google.golang.org/grpc/stats"
 	grpcstatus "google.golang.org/grpc/status"
 
 	weirv1 "weir/api/weir/v1"
@@ -25,12 +27,26 @@ type GRPCOptions struct {
 	Reflection       bool          // let clients list the services
 	Health           *Health       // nil: one that knows of no store
 	Certificates     *Certificates // nil: plain text
+	Stats            stats.Handler // is told of each call, for traces; nil: nobody is
 }
 
 // GRPC is the gRPC server: RateLimitService, weir.v1, health.
 type GRPC struct {
 	*grpc.Server
 	*Health
+}
+
+// maxHeaderList bounds what a call's headers take in memory. A message has at most
+// 4 MiB, as grpc has it.
+const maxHeaderList = 64 << 10
+
+// maxStreams is how many calls one connection may have under way: no more can be
+// decided or held at once anyhow.
+func (s *Service) maxStreams() uint32 {
+	if s.opts.MaxInFlight < 0 {
+		return math.MaxUint32
+	}
+	return uint32(min(math.MaxUint32, uint64(s.opts.MaxInFlight)+uint64(max(0, s.opts.MaxHeld))+100)) // health checks, streams
 }
 
 // NewGRPC returns a server that answers NOT_SERVING to health checks until
@@ -40,25 +56,28 @@ func NewGRPC(s *Service, opts GRPCOptions) *GRPC {
 	if opts.Certificates != nil {
 		transport = opts.Certificates.credentials()
 	}
-	g := &GRPC{
-		Server: grpc.NewServer(
-			grpc.Creds(transport),
-			grpc.ForceServerCodecV2(newCodec(s.calls)),
-			grpc.NumStreamWorkers(uint32(32*runtime.GOMAXPROCS(0))),
-			grpc.ConnectionTimeout(5*time.Second), // for who connects and says nothing, with TLS or without: a stop waits for it
-			grpc.UnaryInterceptor(s.recoverUnary),
-			grpc.StreamInterceptor(s.recoverStream),
-			// Envoy pings idle connections as often as it is told to.
-			grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 500 * time.Millisecond, PermitWithoutStream: true}),
-			grpc.KeepaliveParams(keepalive.ServerParameters{
-				MaxConnectionAge:      opts.MaxConnectionAge, // grpc adds a jitter of a tenth
-				MaxConnectionAgeGrace: 30*time.Second + rand.N(time.Second),
-				Time:                  time.Minute,
-				Timeout:               20 * time.Second,
-			}),
-		),
-		Health: cmp.Or(opts.Health, NewHealth()),
+	serverOptions := []grpc.ServerOption{
+		grpc.Creds(transport),
+		grpc.ForceServerCodecV2(newCodec(s.calls)),
+		grpc.NumStreamWorkers(uint32(32 * runtime.GOMAXPROCS(0))),
+		grpc.MaxConcurrentStreams(s.maxStreams()),
+		grpc.MaxHeaderListSize(maxHeaderList),
+		grpc.ConnectionTimeout(5 * time.Second), // for who connects and says nothing, with TLS or without: a stop waits for it
+		grpc.UnaryInterceptor(s.recoverUnary),
+		grpc.StreamInterceptor(s.recoverStream),
+		// Envoy pings idle connections as often as it is told to.
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 500 * time.Millisecond, PermitWithoutStream: true}),
+		grpc.KeepaliveParams(keepalive.ServerParameters{
+			MaxConnectionAge:      opts.MaxConnectionAge, // grpc adds a jitter of a tenth
+			MaxConnectionAgeGrace: 30*time.Second + rand.N(time.Second),
+			Time:                  time.Minute,
+			Timeout:               20 * time.Second,
+		}),
 	}
+	if opts.Stats != nil {
+		serverOptions = append(serverOptions, grpc.StatsHandler(opts.Stats))
+	}
+	g := &GRPC{Server: grpc.NewServer(serverOptions...), Health: cmp.Or(opts.Health, NewHealth())}
 	s.register(g)
 	weirv1.RegisterWeirServiceServer(g, &api{service: s})
 	healthpb.RegisterHealthServer(g, g.Health.server)

@@ -101,7 +101,7 @@ func (s *Service) decideJSON(ctx context.Context, body io.Reader) (_ *rls.RateLi
 	defer func() { s.recovered(recover(), "/json", &err) }()
 	text, err := io.ReadAll(body)
 	if tooLarge := new(http.MaxBytesError); errors.As(err, &tooLarge) {
-		return nil, grpcstatus.Errorf(codes.ResourceExhausted, "the body is over %d bytes", tooLarge.Limit)
+		return nil, grpcstatus.Errorf(codes.OutOfRange, "the body is over %d bytes", tooLarge.Limit)
 	}
 	if err != nil {
 		return nil, grpcstatus.Errorf(codes.InvalidArgument, "reading the body: %v", err)
@@ -131,9 +131,9 @@ func httpStatus(c codes.Code) int {
 	switch c {
 	case codes.InvalidArgument:
 		return http.StatusBadRequest
-	case codes.ResourceExhausted:
+	case codes.OutOfRange:
 		return http.StatusRequestEntityTooLarge
-	case codes.Unavailable:
+	case codes.Unavailable, codes.ResourceExhausted: // the latter is shed: 429 would say that a limit refuses
 		return http.StatusServiceUnavailable
 	case codes.DeadlineExceeded:
 		return http.StatusGatewayTimeout

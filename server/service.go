@@ -34,10 +34,15 @@ type Options struct {
 	MaxHeld int          // requests held at once at most; 0: DefaultMaxHeld; below 0: none
 	Logger  *slog.Logger // nil: slog.Default
 
+	MaxInFlight int                 // requests that wait for the store at once at most; 0: DefaultMaxInFlight; below 0: any number
+	OnShed      func(reason string) // is told of each request that is shed, see ShedInFlight; nil: nobody is
+
 	Headers         HeaderOptions
 	Denied          DeniedOptions
 	Metadata        MetadataStyle
 	UpstreamHeaders bool // tell the upstream x-weir-rule, -limit and -remaining of what passes
+
+	Tracer Tracer // follows requests; nil: nobody does
 
 	Queue       Queue                               // takes what is over the limit of rules with over_limit: queue; nil: they refuse it
 	CounterName func(key, queue limiter.Key) string // what the store calls a counter, for Explain; nil: not told
@@ -64,6 +69,8 @@ type Service struct {
 	texts texts
 	calls *calls
 	held  atomic.Int64 // requests that wait, or might have to
+
+	shedding *shedding
 }
 
 // NewService returns the service of these options.
@@ -74,7 +81,10 @@ func NewService(opts Options) *Service {
 	if opts.Logger == nil {
 		opts.Logger = slog.Default()
 	}
-	return &Service{opts: opts, names: opts.Headers.names(), calls: &calls{}}
+	if opts.MaxInFlight == 0 {
+		opts.MaxInFlight = DefaultMaxInFlight
+	}
+	return &Service{opts: opts, names: opts.Headers.names(), calls: &calls{}, shedding: newShedding(opts.MaxInFlight)}
 }
 
 // call is one request on its way, with all the memory it needs.
@@ -152,6 +162,7 @@ func (s *Service) answer(ctx context.Context, c *call) error {
 	if err != nil {
 		return toStatus(err)
 	}
+	s.tellTrace(ctx, c, decisions, passes)
 	s.respond(c, decisions, passes)
 	return nil
 }
@@ -168,13 +179,13 @@ func (s *Service) decide(ctx context.Context, c *call) ([]limiter.Decision, bool
 	}
 	release := s.offerPatience(ctx, hits)
 	defer release()
-	decisions, err := s.opts.Store.Decide(ctx, hits)
+	decisions, err := s.decideOrShed(ctx, hits)
 	if err != nil {
 		return nil, false, err
 	}
 	passes := limiter.Passes(hits, decisions)
 	if passes && !s.opts.Shadow {
-		err = hold(ctx, decisions)
+		err = s.hold(ctx, decisions)
 	}
 	return decisions, passes, err
 }
@@ -227,7 +238,7 @@ func untilDeadline(ctx context.Context) time.Duration {
 }
 
 // hold waits for the longest delay. A caller that leaves keeps its place.
-func hold(ctx context.Context, decisions []limiter.Decision) error {
+func (s *Service) hold(ctx context.Context, decisions []limiter.Decision) (err error) {
 	var delay time.Duration
 	for i := range decisions {
 		if !decisions[i].Queued {
@@ -236,6 +247,10 @@ func hold(ctx context.Context, decisions []limiter.Decision) error {
 	}
 	if delay == 0 {
 		return nil
+	}
+	if t := s.traced(ctx); t != nil {
+		_, end := t.Step(ctx, "hold")
+		defer func() { end(err) }()
 	}
 	t := time.NewTimer(delay)
 	defer t.Stop()
@@ -250,6 +265,8 @@ func hold(ctx context.Context, decisions []limiter.Decision) error {
 // toStatus is where errors become gRPC codes.
 func toStatus(err error) error {
 	switch {
+	case grpcstatus.Code(err) == codes.ResourceExhausted: // shed
+		return err
 	case errors.Is(err, limiter.ErrUnavailable):
 		return grpcstatus.Error(codes.Unavailable, err.Error())
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):

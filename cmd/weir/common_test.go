@@ -25,7 +25,7 @@ import (
 // TestMain keeps the environment of whoever runs the tests out of them.
 func TestMain(m *testing.M) {
 	for _, v := range os.Environ() {
-		if name, _, _ := strings.Cut(v, "="); strings.HasPrefix(name, "WEIR_") {
+		if name, _, _ := strings.Cut(v, "="); strings.HasPrefix(name, "WEIR_") || strings.HasPrefix(name, "OTEL_") {
 			os.Unsetenv(name)
 		}
 	}

@@ -12,6 +12,9 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
+
+	"weir/limiter/redis"
+	"weir/server/tracing"
 )
 
 // ratelimitArgs are the arguments of a program that is called by the name of one
@@ -43,13 +46,18 @@ func ratelimitArgs(argv []string) []string {
 type compatEnv struct {
 	flags  *pflag.FlagSet
 	lookup func(string) (string, bool)
-	notes  []string // what is to be logged
-	err    error    // the first one
+	compatSaid
+	err error // the first one
 }
 
-// applyCompat does so for serve. The notes tell which settings are not heeded,
-// and why.
-func applyCompat(f *pflag.FlagSet, lookup func(string) (string, bool)) (notes []string, err error) {
+// compatSaid is what the environment says beyond flags.
+type compatSaid struct {
+	notes   []string // what is to be logged: which settings are not heeded, and why
+	tracing tracing.Options
+}
+
+// applyCompat does so for serve.
+func applyCompat(f *pflag.FlagSet, lookup func(string) (string, bool)) (compatSaid, error) {
 	e := &compatEnv{flags: f, lookup: lookup}
 	e.refuse()
 	e.charging()
@@ -59,8 +67,9 @@ func applyCompat(f *pflag.FlagSet, lookup func(string) (string, bool)) (notes []
 	e.tls()
 	e.answers()
 	e.logs()
+	e.traces()
 	e.ignored()
-	return e.notes, e.err
+	return e.compatSaid, e.err
 }
 
 // get is a setting, or its default there.
@@ -185,6 +194,25 @@ func (e *compatEnv) store() {
 		e.notes = append(e.notes, "there is no REDIS_URL: counters are in memory, and each instance counts by itself")
 	default:
 		e.set("store", e.redisURL(), "REDIS_URL")
+		e.storeTLS()
+	}
+}
+
+func (e *compatEnv) storeTLS() {
+	if !e.isTrue("REDIS_TLS") {
+		return
+	}
+	for name, flag := range map[string]string{
+		"REDIS_TLS_CACERT":      "store-ca-file",
+		"REDIS_TLS_CLIENT_CERT": "store-cert-file",
+		"REDIS_TLS_CLIENT_KEY":  "store-key-file",
+	} {
+		if e.given(name) {
+			e.set(flag, e.get(name), name)
+		}
+	}
+	if e.isTrue("REDIS_TLS_SKIP_HOSTNAME_VERIFICATION") {
+		e.set("store-tls-server-name", redis.AnyName, "REDIS_TLS_SKIP_HOSTNAME_VERIFICATION")
 	}
 }
 
@@ -208,7 +236,7 @@ func (e *compatEnv) redisURL() string {
 		if !ok {
 			e.fail("environment REDIS_URL: for REDIS_TYPE=SENTINEL it is MASTER,host:port,… of the sentinels")
 		}
-		return "redis+sentinel://" + user + hosts + "/" + master + query
+		return "redis+sentinel://" + user + hosts + "/" + master + e.sentinelQuery(encrypted)
 	case "CLUSTER":
 		return "redis+cluster://" + user + at + query
 	case "SINGLE":
@@ -236,6 +264,24 @@ func (e *compatEnv) redisURL() string {
 		return "rediss://" + user + at
 	}
 	return "redis://" + user + at
+}
+
+// sentinelQuery says TLS, and how sentinels let Weir in.
+func (e *compatEnv) sentinelQuery(encrypted bool) string {
+	query := url.Values{}
+	if encrypted {
+		query.Set("tls", "true")
+	}
+	if name, password, ok := strings.Cut(e.get("REDIS_SENTINEL_AUTH"), ":"); ok {
+		query.Set("sentinel_user", name)
+		query.Set("sentinel_password", password)
+	} else if name != "" {
+		query.Set("sentinel_password", name)
+	}
+	if len(query) == 0 {
+		return ""
+	}
+	return "?" + query.Encode()
 }
 
 func (e *compatEnv) rules() {

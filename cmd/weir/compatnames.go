@@ -4,10 +4,11 @@ package main
 type fate int
 
 const (
-	heeded  fate = iota // by the flag
-	ignored             // with a line in the log, if it says something else than its default
-	silent              // ignored, without a word: what it asks for is so, or does not matter
-	refused             // fails if it says something else than its default, unless the flag is given
+	heeded    fate = iota // by the flag
+	otherName             // heeded as OpenTelemetry's variable, which the flag names and which is stronger
+	ignored               // with a line in the log, if it says something else than its default
+	silent                // ignored, without a word: what it asks for is so, or does not matter
+	refused               // fails if it says something else than its default, unless the flag is given
 )
 
 // compatSetting is a name in envoyproxy/ratelimit's environment.
@@ -32,10 +33,8 @@ func compatSettingOf(name string) (s compatSetting) {
 
 const (
 	noMetrics   = "Weir has no metrics yet"
-	noTracing   = "Weir has no tracing"
 	oneStore    = "one store holds all counters; a Redis apart for limits by the second is not needed, since counters leave it with their windows"
 	noMemcache  = "Weir keeps counters in Redis or in memory"
-	redisFiles  = "Weir trusts the system's certificates for Redis and shows none of its own: add the authority to those (SSL_CERT_FILE names a file), or give --store"
 	streamRetry = "Weir comes back to the control plane by itself, after half a second and up to some seconds"
 )
 
@@ -117,13 +116,13 @@ var compatSettings = [...]compatSetting{
 	{"REDIS_POOL_SIZE", ignored, "10", "", "", "calls share connections; --store takes pool_size=N in its query"},
 	{"REDIS_AUTH", heeded, "", "store", "", "`PASSWORD` or `USER:PASSWORD`"},
 	{"REDIS_TLS", heeded, "false", "store", "", "`rediss://`, or `tls=true`"},
-	{"REDIS_TLS_CLIENT_CERT", refused, "", "store", "REDIS_TLS", redisFiles},
-	{"REDIS_TLS_CLIENT_KEY", refused, "", "store", "REDIS_TLS", redisFiles},
-	{"REDIS_TLS_CACERT", refused, "", "store", "REDIS_TLS", redisFiles},
-	{"REDIS_TLS_SKIP_HOSTNAME_VERIFICATION", refused, "false", "store", "REDIS_TLS", "Weir checks a certificate whole or not at all; the latter is --store rediss://host:port?skip_verify=true"},
+	{"REDIS_TLS_CLIENT_CERT", heeded, "", "store-cert-file", "REDIS_TLS", ""},
+	{"REDIS_TLS_CLIENT_KEY", heeded, "", "store-key-file", "REDIS_TLS", ""},
+	{"REDIS_TLS_CACERT", heeded, "", "store-ca-file", "REDIS_TLS", "the system's certificates are not trusted beside it"},
+	{"REDIS_TLS_SKIP_HOSTNAME_VERIFICATION", heeded, "false", "store-tls-server-name", "REDIS_TLS", "`*`: its authority is verified, and not its name"},
 	{"REDIS_PIPELINE_WINDOW", ignored, "0", "", "", "calls that come at the same time share a round trip anyway"},
 	{"REDIS_PIPELINE_LIMIT", ignored, "0", "", "", "calls that come at the same time share a round trip anyway"},
-	{"REDIS_SENTINEL_AUTH", refused, "", "store", "REDIS_TYPE=SENTINEL", "Weir has no password for sentinels; let them be asked without one"},
+	{"REDIS_SENTINEL_AUTH", heeded, "", "store", "REDIS_TYPE=SENTINEL", "`PASSWORD` or `USER:PASSWORD`"},
 	{"REDIS_HEALTH_CHECK_ACTIVE_CONNECTION", ignored, "false", "", "", "an instance without Redis still decides, by --on-store-failure; gRPC health tells of Redis as weir.store"},
 	{"REDIS_TIMEOUT", heeded, "10s", "store-timeout", "", "left out: `10ms`, half of what Envoy waits"},
 	{"REDIS_POOL_ON_EMPTY_BEHAVIOR", ignored, "WAIT", "", "", "calls wait for a connection as long as --store-timeout lets them"},
@@ -156,10 +155,10 @@ var compatSettings = [...]compatSetting{
 	{"RESPONSE_DYNAMIC_METADATA", heeded, "false", "dynamic-metadata", "", "`envoyproxy`"},
 	{"MERGE_DOMAIN_CONFIG", silent, "false", "", "", "files of the same domain always merge"},
 
-	{"TRACING_ENABLED", ignored, "false", "", "", noTracing},
-	{"TRACING_SERVICE_NAME", ignored, "RateLimit", "", "TRACING_ENABLED", noTracing},
-	{"TRACING_SERVICE_NAMESPACE", ignored, "", "", "TRACING_ENABLED", noTracing},
-	{"TRACING_SERVICE_INSTANCE_ID", ignored, "", "", "TRACING_ENABLED", noTracing},
-	{"TRACING_EXPORTER_PROTOCOL", ignored, "http", "", "TRACING_ENABLED", noTracing},
-	{"TRACING_SAMPLING_RATE", ignored, "1", "", "TRACING_ENABLED", noTracing},
+	{"TRACING_ENABLED", otherName, "false", "OTEL_TRACES_EXPORTER", "", "`otlp`"},
+	{"TRACING_SERVICE_NAME", otherName, "RateLimit", "OTEL_SERVICE_NAME", "TRACING_ENABLED", ""},
+	{"TRACING_SERVICE_NAMESPACE", otherName, "", "OTEL_RESOURCE_ATTRIBUTES", "TRACING_ENABLED", "its `service.namespace`"},
+	{"TRACING_SERVICE_INSTANCE_ID", otherName, "", "OTEL_RESOURCE_ATTRIBUTES", "TRACING_ENABLED", "its `service.instance.id`"},
+	{"TRACING_EXPORTER_PROTOCOL", otherName, "http", "OTEL_EXPORTER_OTLP_PROTOCOL", "TRACING_ENABLED", "`http` is `http/protobuf`"},
+	{"TRACING_SAMPLING_RATE", otherName, "1", "OTEL_TRACES_SAMPLER", "TRACING_ENABLED", "`parentbased_traceidratio`"},
 }

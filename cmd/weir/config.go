@@ -33,9 +33,12 @@ type serveConfig struct {
 	register, registerService, registerAddr string
 
 	store             string
+	storeTLS          redis.TLSFiles
 	storeTimeout      time.Duration
 	denyCache         time.Duration
 	keyPrefix         string
+	keySecretOf       keySecretFlags
+	keySecret         []byte // as keySecretOf says
 	memoryMaxCounters int
 	onStoreFailure    choice
 
@@ -50,8 +53,9 @@ type serveConfig struct {
 	countDenied bool
 	shadow      bool
 	maxHeld     int
+	maxInFlight int
 	compat      choice
-	compatNotes []string // what --compat has to say in the log
+	compatSaid  compatSaid // by the environment that --compat reads
 
 	queue queueFlags
 	logs  logFlags
@@ -64,9 +68,11 @@ func (c *serveConfig) addFlags(f *pflag.FlagSet) {
 	f.DurationVar(&c.reloadInterval, "reload-interval", 10*time.Second, "read rule files again so often, should a change go unnoticed")
 
 	f.StringVar(&c.store, "store", memoryStore, "where counters live: memory, or Redis by redis://, rediss://, unix://, redis+sentinel://host,…/MASTER, redis+cluster://host,…")
+	addStoreTLSFlags(f, &c.storeTLS)
 	f.DurationVar(&c.storeTimeout, "store-timeout", redis.DefaultTimeout, "the longest wait for Redis; the failure policy answers then")
 	f.DurationVar(&c.denyCache, "deny-cache", redis.DefaultDenyCache, "how long a refusal by Redis is remembered at most, so that a hot refused counter costs no Redis (0: not)")
 	f.StringVar(&c.keyPrefix, "key-prefix", redis.DefaultKeyPrefix, "what every key in Redis begins with")
+	c.keySecretOf.addFlags(f, "")
 	f.IntVar(&c.memoryMaxCounters, "memory-max-counters", limiter.DefaultMaxCounters, "counters that the memory store holds at most")
 	c.onStoreFailure = choice{limiter.FailurePolicyNames(), limiter.FailLocal.String()}
 	f.Var(&c.onStoreFailure, "on-store-failure", "what to answer for a counter that the store cannot reach or has no room for (a full memory store: local allows)")
@@ -88,6 +94,7 @@ func (c *serveConfig) addFlags(f *pflag.FlagSet) {
 	f.BoolVar(&c.countDenied, "count-denied", false, "refused requests count too, for rules that do not say")
 	f.BoolVar(&c.shadow, "shadow", false, "never refuse and never hold; statuses and metadata tell what would have been")
 	f.IntVar(&c.maxHeld, "max-held", server.DefaultMaxHeld, "requests that leaky buckets hold at once at most")
+	f.IntVar(&c.maxInFlight, "max-in-flight", server.DefaultMaxInFlight, "requests that wait for the store at once at most; more are refused with RESOURCE_EXHAUSTED, and Envoy's failure mode decides (0: any number)")
 	c.compat = choice{[]string{"none", "envoyproxy"}, "none"}
 	f.Var(&c.compat, "compat", "envoyproxy: charge and count as envoyproxy/ratelimit does (--charge each --count-denied), and read its environment; flags and WEIR_ names win")
 
@@ -99,13 +106,16 @@ func (c *serveConfig) addFlags(f *pflag.FlagSet) {
 // flags that it stands for are stronger.
 func (c *serveConfig) complete(f *pflag.FlagSet) error {
 	if c.compat.value == "envoyproxy" {
-		notes, err := applyCompat(f, os.LookupEnv)
-		if err != nil {
+		var err error
+		if c.compatSaid, err = applyCompat(f, os.LookupEnv); err != nil {
 			return err
 		}
-		c.compatNotes = notes
 	}
-	if err := cmp.Or(c.checkRules(), c.checkRegister(), c.answer.complete(), c.tls.complete(f), c.queue.complete(c.store)); err != nil {
+	if err := cmp.Or(c.checkRules(), c.checkRegister(), c.answer.complete(), c.tls.complete(f), c.queue.complete(c.store), checkStoreTLS(f, c.store)); err != nil {
+		return err
+	}
+	var err error
+	if c.keySecret, err = c.keySecretOf.secret(f); err != nil {
 		return err
 	}
 	if err := cmp.Or(checkAddr("--grpc-addr", c.grpcAddr), checkAddr("--http-addr", c.httpAddr)); err != nil {
@@ -126,6 +136,8 @@ func (c *serveConfig) complete(f *pflag.FlagSet) error {
 		return usagef("--drain-delay %v: it is 0 at least", c.drainDelay)
 	case c.maxConnectionAge < 0:
 		return usagef("--max-connection-age %v: it is 0 at least", c.maxConnectionAge)
+	case c.maxInFlight < 0:
+		return usagef("--max-in-flight %d: it is 0 at least", c.maxInFlight)
 	case c.maxHeld < 0:
 		return usagef("--max-held %d: it is 0 at least", c.maxHeld)
 	}

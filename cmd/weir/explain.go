@@ -8,13 +8,13 @@ import (
 	"github.com/spf13/cobra"
 
 	weirv1 "weir/api/weir/v1"
-	"weir/limiter"
 	"weir/limiter/redis"
 	"weir/rules"
 )
 
 func newExplain() *cobra.Command {
 	var addr, keyPrefix string
+	var keySecret keySecretFlags
 	var t clientTLSFlags
 	var paths []string
 	cmd := &cobra.Command{
@@ -35,7 +35,11 @@ rules that a running server has in force, or by files (--rules). Nothing is char
 			}
 			var text string
 			if len(paths) > 0 {
-				text, err = explainFiles(paths, keyPrefix, args[0], descriptors[0])
+				var secret []byte
+				if secret, err = keySecret.secret(cmd.Flags()); err != nil {
+					return err
+				}
+				text, err = explainFiles(paths, redis.NewNaming(keyPrefix, secret), args[0], descriptors[0])
 			} else {
 				text, err = explainRemote(cmd.Context(), addr, &t, args[0], descriptors[0])
 			}
@@ -50,16 +54,16 @@ rules that a running server has in force, or by files (--rules). Nothing is char
 	t.addGRPCFlags(cmd.Flags())
 	cmd.Flags().StringArrayVar(&paths, "rules", nil, "explain by this rule file or folder instead of asking a server (repeatable)")
 	cmd.Flags().StringVar(&keyPrefix, "key-prefix", redis.DefaultKeyPrefix, "with --rules: the key prefix of the servers, for the counters' names")
+	keySecret.addFlags(cmd.Flags(), "with --rules: as the servers have it: ")
 	return cmd
 }
 
-func explainFiles(paths []string, keyPrefix, domain string, entries []rules.Entry) (string, error) {
+func explainFiles(paths []string, naming *redis.Naming, domain string, entries []rules.Entry) (string, error) {
 	set, err := compileFiles(paths)
 	if err != nil {
 		return "", err
 	}
-	inRedis := func(k, queue limiter.Key) string { return redis.CounterName(keyPrefix, k, queue) }
-	return set.Explain(domain, entries).NameCounters(inRedis).String(), nil
+	return set.Explain(domain, entries).NameCounters(naming.Counter).String(), nil
 }
 
 func explainRemote(ctx context.Context, addr string, t *clientTLSFlags, domain string, entries []rules.Entry) (string, error) {

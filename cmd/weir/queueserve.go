@@ -171,7 +171,7 @@ func openQueues(ctx context.Context, background *errgroup.Group, c *serveConfig,
 		background.Go(func() error { warnWithoutQueues(ctx, live, log); return nil })
 		return &queueServing{}, nil
 	}
-	queues, err := queue.Open(queue.Options{URL: c.store, KeyPrefix: c.keyPrefix})
+	queues, err := queue.Open(queue.Options{URL: c.store, TLS: c.storeTLS, KeyPrefix: c.keyPrefix})
 	if err != nil {
 		return nil, fmt.Errorf("opening the queues: %w", err) // the store was opened by the same URL
 	}

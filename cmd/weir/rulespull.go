@@ -207,7 +207,7 @@ func (p *pull) into(force, dryRun bool, out io.Writer) error {
 // write goes through a root, so that no link in the folder leads out of it, and
 // replaces what is there rather than write through it.
 func (p *pull) write(stand map[string][]byte) error {
-	if err := os.MkdirAll(p.dir, 0o755); err != nil {
+	if err := os.MkdirAll(p.dir, 0o755); err != nil { //nolint:gosec // rules are no secret: the server may run as another user
 		return err
 	}
 	root, err := os.OpenRoot(p.dir)
@@ -263,7 +263,7 @@ func ruleFilesIn(dir string) (map[string][]byte, error) {
 		}
 		name, err := filepath.Rel(dir, path)
 		if err == nil {
-			files[name], err = os.ReadFile(path)
+			files[name], err = os.ReadFile(path) //nolint:gosec // of one's own folder
 		}
 		return err
 	})

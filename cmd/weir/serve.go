@@ -13,14 +13,15 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/coreos/go-systemd/v22/daemon"
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
 
-	"weir/limiter"
 	"weir/limiter/redis"
 	"weir/rules"
 	"weir/server"
+	"weir/server/tracing"
 )
 
 //go:embed sample.yaml
@@ -51,10 +52,20 @@ over HTTP. With no flags: counters in memory and an embedded sample of rules.`,
 const drainLimit = 10 * time.Second
 
 // serve runs until the context ends, then drains. What it opens is closed in
-// reverse. HTTP is served from the beginning, so that /readyz tells what it waits
-// for; gRPC when rules are loaded, since until then no answer would be right.
+// reverse.
 func serve(ctx context.Context, c *serveConfig, stdout, stderr io.Writer) error {
 	log := c.logger(stderr)
+	traces, closeTraces, err := openTracing(ctx, c.compatSaid.tracing, log)
+	if err != nil {
+		return err
+	}
+	defer closeTraces()
+	return c.serve(ctx, traces, log, stdout)
+}
+
+// serve serves HTTP from the beginning, so that /readyz tells what it waits for, and
+// gRPC when rules are loaded, since until then no answer would be right.
+func (c *serveConfig) serve(ctx context.Context, traces *tracing.Tracing, log *slog.Logger, stdout io.Writer) error {
 	live := rules.NewLive(rules.LiveOptions{
 		Options: rules.Options{OnFailure: c.failurePolicy(), CountDenied: c.countDenied},
 		Logger:  log,
@@ -81,6 +92,7 @@ func serve(ctx context.Context, c *serveConfig, stdout, stderr io.Writer) error 
 	defer httpListener.Close()
 	ready := &readiness{live: live, sources: sources}
 	web := newWeb(server.HTTPOptions{Ready: ready.report, Rules: func() any { return live.Status() }}, c.tls.forHTTP(certs), log)
+	web.around = traces.HTTP
 	background.Go(func() error { return web.serve(httpListener) })
 	defer web.stop()
 
@@ -106,13 +118,13 @@ func serve(ctx context.Context, c *serveConfig, stdout, stderr io.Writer) error 
 	}
 	defer queues.close()
 	service := server.NewService(server.Options{
-		Rules: live, Store: store, Shadow: c.shadow, MaxHeld: orNone(c.maxHeld), Logger: log,
+		Rules: live, Store: store, Shadow: c.shadow, MaxHeld: orNone(c.maxHeld), MaxInFlight: orNone(c.maxInFlight), Logger: log,
 		Headers: c.answer.headerOptions(), Denied: c.answer.deniedOptions(), Metadata: c.answer.metadataStyle(), UpstreamHeaders: c.answer.upstreamHeaders,
-		Queue:       queues.forDecisions(),
-		CounterName: func(k, queue limiter.Key) string { return redis.CounterName(c.keyPrefix, k, queue) },
+		Queue: queues.forDecisions(), Tracer: traces.Tracer(),
+		CounterName: redis.NewNaming(c.keyPrefix, c.keySecret).Counter,
 	})
 	grpcServer, grpcListener, err := serveGRPC(ctx, background, c, service, server.GRPCOptions{
-		MaxConnectionAge: c.maxConnectionAge, Reflection: c.reflection, Health: health, Certificates: certs,
+		MaxConnectionAge: c.maxConnectionAge, Reflection: c.reflection, Health: health, Certificates: certs, Stats: traces.GRPC(),
 	})
 	if err != nil {
 		return err
@@ -125,23 +137,30 @@ func serve(ctx context.Context, c *serveConfig, stdout, stderr io.Writer) error 
 		background.Go(func() error { return c.keepRegistered(ctx, grpcAddr, httpAddr, log) })
 	}
 	announce(stdout, c, live, grpcAddr, httpAddr, queues.addr)
+	tellManager(log, daemon.SdNotifyReady+"\nSTATUS=gRPC "+grpcAddr+", HTTP "+httpAddr)
 
 	<-ctx.Done()
-	log.Info("stopping", "drain_delay", c.drainDelay)
-	ready.state.Store(stateStopping)
-	if !grpcServer.Drain(c.drainDelay, drainLimit) {
-		log.Warn("stopped before all calls were answered", "limit", drainLimit)
-	}
+	c.drain(ready, grpcServer, log)
 	queues.stop()
 	web.stop()
 	cancel()
 	return background.Wait()
 }
 
+// drain lets clients turn elsewhere, and finishes what they have begun.
+func (c *serveConfig) drain(ready *readiness, s *server.GRPC, log *slog.Logger) {
+	log.Info("stopping", "drain_delay", c.drainDelay)
+	tellManager(log, daemon.SdNotifyStopping)
+	ready.state.Store(stateStopping)
+	if !s.Drain(c.drainDelay, drainLimit) {
+		log.Warn("stopped before all calls were answered", "limit", drainLimit)
+	}
+}
+
 // logger returns the log, in which --compat has its say first.
 func (c *serveConfig) logger(w io.Writer) *slog.Logger {
 	log := c.logs.logger(w)
-	for _, note := range c.compatNotes {
+	for _, note := range c.compatSaid.notes {
 		log.Warn("compat: " + note) // their own default shows no less
 	}
 	return log

@@ -18,6 +18,7 @@ import (
 // web is the HTTP server, which is there before the service is.
 type web struct {
 	options server.HTTPOptions
+	around  func(http.Handler) http.Handler // the service, for traces; nil: nothing is
 	handler atomic.Pointer[http.Handler]
 	server  *http.Server
 }
@@ -42,6 +43,9 @@ func newWeb(options server.HTTPOptions, certs *server.Certificates, log *slog.Lo
 // use has the service answer from now on.
 func (w *web) use(s *server.Service) {
 	handler := server.NewHTTP(s, w.options)
+	if w.around != nil {
+		handler = w.around(handler)
+	}
 	w.handler.Store(&handler)
 }
 

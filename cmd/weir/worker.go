@@ -8,12 +8,14 @@ import (
 	"net/url"
 	"time"
 
+	"github.com/coreos/go-systemd/v22/daemon"
 	goredis "github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"weir/limiter/redis"
 	"weir/queue"
+	"weir/server/tracing"
 )
 
 // workerConfig is what the flags of worker say.
@@ -69,24 +71,43 @@ func (c *workerConfig) run(ctx context.Context, stdout, stderr io.Writer) error 
 	}
 	log := c.logs.logger(stderr)
 	goredis.SetLogger(clientLog{log})
+	traces, closeTraces, err := openTracing(ctx, tracing.Options{Service: "weir-worker"}, log)
+	if err != nil {
+		return err
+	}
+	defer closeTraces()
 	queues, err := c.at.open()
 	if err != nil {
 		return err
 	}
 	defer queues.Close()
+	stopping := make(chan struct{})
+	unless := context.AfterFunc(ctx, func() { defer close(stopping); tellManager(log, daemon.SdNotifyStopping) })
+	defer func() {
+		if !unless() {
+			<-stopping
+		}
+	}()
+	tellManager(log, daemon.SdNotifyReady)
 	fmt.Fprintf(stdout, "weir %s replays queues of %s to %s\n", versionText(), redis.Redact(c.at.store), upstream.Redacted())
 	return queue.NewWorker(queue.WorkerOptions{
 		Queues: queues, Upstream: upstream, Timeout: c.timeout, MaxDeliveries: c.maxDeliveries,
-		RetryMin: c.retryMin, RetryMax: c.retryMax, Keep: c.keep, Logger: log,
+		RetryMin: c.retryMin, RetryMax: c.retryMax, Keep: c.keep, Logger: log, Around: traces.Deliveries,
 	}).Run(ctx)
 }
 
 // queueTarget says where queues are.
-type queueTarget struct{ store, keyPrefix string }
+type queueTarget struct {
+	store, keyPrefix string
+	tls              redis.TLSFiles
+	flags            *pflag.FlagSet // that it was added to
+}
 
 func (t *queueTarget) addFlags(f *pflag.FlagSet) {
 	f.StringVar(&t.store, "store", "", "the Redis of the queues, as weir serve has it")
+	addStoreTLSFlags(f, &t.tls)
 	f.StringVar(&t.keyPrefix, "key-prefix", redis.DefaultKeyPrefix, "what every key in Redis begins with")
+	t.flags = f
 }
 
 func (t *queueTarget) open() (*queue.Queues, error) {
@@ -96,7 +117,10 @@ func (t *queueTarget) open() (*queue.Queues, error) {
 	if t.keyPrefix == "" {
 		return nil, usagef("--key-prefix is empty; give one, such as %s", redis.DefaultKeyPrefix)
 	}
-	queues, err := queue.Open(queue.Options{URL: t.store, KeyPrefix: t.keyPrefix})
+	if err := checkStoreTLS(t.flags, t.store); err != nil {
+		return nil, err
+	}
+	queues, err := queue.Open(queue.Options{URL: t.store, TLS: t.tls, KeyPrefix: t.keyPrefix})
 	if errors.Is(err, redis.ErrURL) {
 		return nil, usagef("--store: %w", err)
 	}

@@ -109,7 +109,7 @@ func TestARedisOutOfMemoryLeavesItToThePolicies(t *testing.T) {
 	}
 	r.MustDo(t, "CONFIG", "SET", "maxmemory", "0")
 	for _, l := range limits {
-		key := CounterName(s.opts.KeyPrefix, limiter.Key("new"+l.Algorithm.String()), nil)
+		key := s.naming.Counter(limiter.Key("new"+l.Algorithm.String()), nil)
 		await(t, "Redis decides again", func() bool {
 			decide(t, s, hit("new"+l.Algorithm.String(), l, 1))
 			return r.MustDo(t, "EXISTS", key) == "1"

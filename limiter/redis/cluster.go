@@ -31,7 +31,7 @@ func (s *Store) split(hits []limiter.Hit) []*part {
 	var parts []*part
 	bySlot := map[uint16]*part{}
 	for i := range hits {
-		slot := slotOf(CounterName(s.opts.KeyPrefix, hits[i].Key, hits[i].Overflow))
+		slot := slotOf(s.naming.Counter(hits[i].Key, hits[i].Overflow))
 		p := bySlot[slot]
 		if p == nil {
 			p = new(part)
@@ -44,7 +44,7 @@ func (s *Store) split(hits []limiter.Hit) []*part {
 		p.leaky = p.leaky || hits[i].Limit.Algorithm == limiter.LeakyBucket && hits[i].Cost > 0 && !hits[i].Refund
 	}
 	for _, p := range parts {
-		p.gather(p.hits)
+		p.gather(s.naming, p.hits)
 	}
 	return parts
 }
@@ -133,7 +133,7 @@ func (s *Store) giveBack(ctx context.Context, parts []*part) {
 			continue
 		}
 		wg.Go(func() {
-			back.gather(back.hits)
+			back.gather(s.naming, back.hits)
 			a, err := s.run(ctx, &s.scripts.giveBack, modeAllOrNothing, &back.request, back.hits, time.Now())
 			if err != nil {
 				s.log.Debug("a refused request's charge was not given back", "err", err)

@@ -88,7 +88,7 @@ func TestAClusterIsNeverOverTheLimitAndGivesBack(t *testing.T) {
 func TestSlotsAreRedisClusters(t *testing.T) {
 	t.Parallel()
 	r := testenv.StartRedis(t, testenv.RedisOptions{Args: []string{"--cluster-enabled", "yes", "--cluster-port", fmt.Sprint(testenv.FreePort(t))}})
-	for _, key := range []string{"", "a", "123456789", CounterName("weir:", limiter.Key("k"), nil), "{a}b", "x{a}b", "{}a", "{a", "a}b{c}", "{a}{b}", "\x00\xff"} {
+	for _, key := range []string{"", "a", "123456789", NewNaming("", nil).Counter(limiter.Key("k"), nil), "{a}b", "x{a}b", "{}a", "{a", "a}b{c}", "{a}{b}", "\x00\xff"} {
 		if got, want := fmt.Sprint(slotOf(key)), r.MustDo(t, "CLUSTER", "KEYSLOT", key); got != want {
 			t.Errorf("key %q is in slot %s, want %s", key, got, want)
 		}

@@ -125,7 +125,7 @@ func TestClusterFailoverUnderLoadFailsNoCaller(t *testing.T) {
 	cluster := testenv.StartRedisCluster(t, testenv.RedisClusterOptions{Replicas: 1})
 	f := failover{rate: 2000, before: time.Second, after: 2 * time.Second}
 	s := openURL(t, Options{URL: "redis+cluster://" + cluster.Addrs(), Timeout: 100 * time.Millisecond, Events: f.events()})
-	key := CounterName(s.opts.KeyPrefix, limiter.Key("hot"), nil)
+	key := s.naming.Counter(limiter.Key("hot"), nil)
 	f.kill = func() { cluster.Master(t, key).Kill() }
 	f.await = func() { cluster.AwaitFailover(t, key) }
 	f.run(t, s)

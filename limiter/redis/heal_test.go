@@ -42,7 +42,7 @@ func TestForeignContentUnderAKeyHeals(t *testing.T) {
 				s := open(t, r.Addr, Options{Events: Events{Healed: func(n int64) { healed.Add(n) }}}, nil)
 				for _, f := range foreign {
 					healed.Store(0)
-					key := CounterName(s.opts.KeyPrefix, limiter.Key(f.name), nil)
+					key := s.naming.Counter(limiter.Key(f.name), nil)
 					var words []string
 					for _, w := range strings.Fields(f.command) {
 						words = append(words, strings.NewReplacer("K", key, "|", "").Replace(w))
@@ -81,7 +81,7 @@ func TestForeignContentIsNotUse(t *testing.T) {
 	s := open(t, r.Addr, Options{}, nil)
 	for _, l := range perAlgorithm(3, limiter.MaxWindow) {
 		for i, h := range []limiter.Hit{hit("k", l, 0), refund(hit("k", l, 1)), hit("k", l, 4)} {
-			r.MustDo(t, "SET", CounterName(s.opts.KeyPrefix, limiter.Key("k"), nil), "hello")
+			r.MustDo(t, "SET", s.naming.Counter(limiter.Key("k"), nil), "hello")
 			if d := decide(t, s, h); d[0].Remaining != 3 || d[0].Allowed != (i < 2) {
 				t.Errorf("%v, hit %d: %+v", l.Algorithm, i, d[0])
 			}
@@ -101,7 +101,7 @@ func TestAKeyWithoutATimeToLiveHeals(t *testing.T) {
 			if several {
 				hits = append(hits, hit("other "+name, l, 1))
 			}
-			key := CounterName(s.opts.KeyPrefix, hits[0].Key, nil)
+			key := s.naming.Counter(hits[0].Key, nil)
 			decide(t, s, hits...)
 			r.MustDo(t, "PERSIST", key)
 			decide(t, s, hits...)

@@ -53,7 +53,7 @@ func TestCountersAreSmall(t *testing.T) {
 
 func usage(t *testing.T, r *testenv.Redis, key string) int {
 	t.Helper()
-	n, err := strconv.Atoi(r.MustDo(t, "MEMORY", "USAGE", CounterName(DefaultKeyPrefix, limiter.Key(key), nil), "SAMPLES", "0"))
+	n, err := strconv.Atoi(r.MustDo(t, "MEMORY", "USAGE", NewNaming("", nil).Counter(limiter.Key(key), nil), "SAMPLES", "0"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,7 +10,7 @@ import (
 // A give-back may run when Decide has returned and its caller uses the key's
 // memory for another request: it must not reach that request's counter.
 func TestPartsOfARequestOwnTheirKeys(t *testing.T) {
-	s := &Store{opts: Options{KeyPrefix: DefaultKeyPrefix}}
+	s := &Store{naming: NewNaming("", nil)}
 	l := limiter.Limit{Requests: 5, Window: limiter.Window{Length: time.Hour}}
 	memory := []byte("first second")
 	hits := []limiter.Hit{{Key: memory[:5], Limit: l, Cost: 1}, {Key: memory[6:], Limit: l, Cost: 1}}

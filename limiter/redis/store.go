@@ -22,6 +22,8 @@ type Options struct {
 	limiter.Options
 	URL       string           // see dial
 	KeyPrefix string           // of every key; empty: DefaultKeyPrefix
+	KeySecret []byte           // for the names of counters, see Naming; empty: none
+	TLS       TLSFiles         // for a URL that says TLS
 	Timeout   time.Duration    // the longest wait for Redis; 0: DefaultTimeout
 	DenyCache time.Duration    // how long a refusal is remembered at most; 0: not
 	Local     *limiter.Standby // decides while Redis is away; required
@@ -50,6 +52,7 @@ type Events struct {
 type Store struct {
 	opts    Options
 	log     *slog.Logger
+	naming  *Naming
 	pipe    *pipe
 	cluster bool
 	scripts *scripts
@@ -63,8 +66,8 @@ type Store struct {
 // ErrURL is a malformed URL of a store.
 var ErrURL = errors.New("not the URL of a store")
 
-// Open returns a store. It fails with ErrURL if the URL is malformed. It waits for
-// Redis until the context ends; a Redis that does not answer by then is away, and
+// Open returns a store. It fails with ErrURL if the URL is malformed, and if the
+// files for TLS cannot be used. It waits for Redis until the context ends; a Redis that does not answer by then is away, and
 // the failure policies decide until it does.
 func Open(ctx context.Context, opts Options) (*Store, error) {
 	if opts.KeyPrefix == "" {
@@ -76,16 +79,16 @@ func Open(ctx context.Context, opts Options) (*Store, error) {
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.DiscardHandler)
 	}
-	client, err := Dial(opts.URL, opts.Timeout)
+	client, err := Dial(opts.URL, DialOptions{Timeout: opts.Timeout, TLS: opts.TLS})
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrURL, err)
+		return nil, err
 	}
 	p, err := newPipe(client, opts.Timeout)
 	if err != nil {
 		return nil, errors.Join(err, client.Close())
 	}
 	running, stop := context.WithCancel(context.Background())
-	s := &Store{opts: opts, log: opts.Logger, pipe: p, scripts: newScripts(), denied: newDenyCache(opts.DenyCache), stop: stop}
+	s := &Store{opts: opts, log: opts.Logger, naming: NewNaming(opts.KeyPrefix, opts.KeySecret), pipe: p, scripts: newScripts(), denied: newDenyCache(opts.DenyCache), stop: stop}
 	_, s.cluster = client.(*goredis.ClusterClient)
 	s.buffers.New = func() any { return new(request) }
 	s.breaker = newBreaker(s.prepare, s.breakerChanged)
@@ -143,7 +146,7 @@ func (s *Store) Decide(ctx context.Context, hits []limiter.Hit) ([]limiter.Decis
 	}
 	r := s.buffers.Get().(*request)
 	defer s.buffers.Put(r)
-	r.gather(hits)
+	r.gather(s.naming, hits)
 	for i := range hits {
 		if hits[i].Refund {
 			s.denied.forget(r.hashes[r.index[i]])

@@ -51,7 +51,7 @@ func TestEveryKeyLivesUntilItSaysNothing(t *testing.T) {
 	for _, c := range counters {
 		resets := decide(t, s, hit(c.key, c.limit, 0))[0].ResetAfter
 		now := time.Now()
-		ttl := pttl(t, r, CounterName(s.opts.KeyPrefix, limiter.Key(c.key), nil))
+		ttl := pttl(t, r, s.naming.Counter(limiter.Key(c.key), nil))
 		if ttl == -2 {
 			continue
 		}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/url"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -27,6 +28,12 @@ type address struct {
 	query          string
 }
 
+// DialOptions are what a client needs beside the URL.
+type DialOptions struct {
+	Timeout time.Duration // for each answer, and for a connection; required
+	TLS     TLSFiles      // for a URL that says TLS
+}
+
 // Dial returns a client for a URL, which waits for each answer up to the timeout
 // and retries nothing:
 //
@@ -35,27 +42,32 @@ type address struct {
 //	redis+sentinel://[user:password@]host[:port],…/MASTER[/db]
 //	redis+cluster://[user:password@]host[:port],…      both: ?tls=true with TLS
 //
-// With TLS, ?skip_verify=true takes any certificate. The others of go-redis's
-// options go with the first two lines, but timeouts and retries give way to ours.
-// It does not connect yet.
-func Dial(text string, timeout time.Duration) (redis.UniversalClient, error) {
+// With TLS, ?skip_verify=true takes any certificate. Sentinels that want a password
+// of their own get it by ?sentinel_password= and ?sentinel_user=. The others of
+// go-redis's options go with the first two lines, but timeouts and retries give way
+// to ours. It does not connect yet. It fails with ErrURL if the URL is malformed or
+// does not go with the TLS files, else if those cannot be used.
+func Dial(text string, opts DialOptions) (redis.UniversalClient, error) {
 	a, err := split(text)
 	if err == nil {
 		var client redis.UniversalClient
 		switch a.scheme {
 		case "redis", "rediss", "unix":
-			client, err = a.one(timeout)
+			client, err = a.one(opts)
 		default:
-			client, err = a.many(timeout)
+			client, err = a.many(opts)
 		}
 		if err == nil {
 			return client, nil
+		}
+		if errors.Is(err, errTLSFiles) {
+			return nil, err
 		}
 	}
 	if text == "" {
 		text = "an empty text"
 	}
-	return nil, fmt.Errorf("%s: %w", Redact(text), err)
+	return nil, fmt.Errorf("%w: %s: %w", ErrURL, Redact(text), err)
 }
 
 var (
@@ -109,7 +121,7 @@ func unescape(text string) (string, error) {
 }
 
 // one is a client for a URL with one host, or a socket.
-func (a *address) one(timeout time.Duration) (redis.UniversalClient, error) {
+func (a *address) one(opts DialOptions) (redis.UniversalClient, error) {
 	plain := a.scheme + "://"
 	switch {
 	case a.scheme == "unix" && (a.hosts != "" || strings.Trim(a.path, "/") == ""):
@@ -144,11 +156,15 @@ func (a *address) one(timeout time.Duration) (redis.UniversalClient, error) {
 		return nil, errDatabase
 	}
 	o.Username, o.Password = a.user, a.password
-	return redis.NewClient(tune(o, timeout)), nil
+	tune(o, opts.Timeout)
+	if o.Dialer, err = opts.TLS.dialer(o); err != nil {
+		return nil, err
+	}
+	return redis.NewClient(o), nil
 }
 
 // many is a client for the nodes of a cluster, or for what sentinels watch.
-func (a *address) many(timeout time.Duration) (redis.UniversalClient, error) {
+func (a *address) many(opts DialOptions) (redis.UniversalClient, error) {
 	sentinel := a.scheme == "redis+sentinel"
 	port := "6379"
 	if sentinel {
@@ -162,7 +178,7 @@ func (a *address) many(timeout time.Duration) (redis.UniversalClient, error) {
 		}
 		hosts = append(hosts, host)
 	}
-	scheme, err := a.security()
+	query, err := a.options(sentinel)
 	if err != nil {
 		return nil, err
 	}
@@ -173,22 +189,27 @@ func (a *address) many(timeout time.Duration) (redis.UniversalClient, error) {
 	if sentinel && master == "" {
 		return nil, errors.New("the master's name is missing: redis+sentinel://host:26379/MASTER")
 	}
-	o, err := redis.ParseURL(scheme)
+	o, err := redis.ParseURL(query.plain)
 	if err != nil {
 		return nil, err
 	}
 	if o.DB, err = database(db); err != nil {
 		return nil, err
 	}
-	tune(o, timeout)
+	tune(o, opts.Timeout)
+	if o.TLSConfig != nil {
+		o.TLSConfig.ServerName = "" // each node answers to its own
+	}
+	dialer, err := opts.TLS.dialer(o)
+	if err != nil {
+		return nil, err
+	}
 	all := &redis.UniversalOptions{
 		Addrs: hosts, DB: o.DB, Username: a.user, Password: a.password, TLSConfig: o.TLSConfig,
 		DialTimeout: o.DialTimeout, ReadTimeout: o.ReadTimeout, WriteTimeout: o.WriteTimeout, PoolTimeout: o.PoolTimeout,
 		MaxRetries: o.MaxRetries, DialerRetries: o.DialerRetries, DisableIdentity: true, Protocol: o.Protocol,
-		IsClusterMode: !sentinel,
-	}
-	if all.TLSConfig != nil {
-		all.TLSConfig.ServerName = "" // each node answers to its own
+		IsClusterMode: !sentinel, Dialer: dialer,
+		SentinelUsername: query.sentinelUser, SentinelPassword: query.sentinelPassword,
 	}
 	if sentinel {
 		all.MasterName = master
@@ -196,29 +217,51 @@ func (a *address) many(timeout time.Duration) (redis.UniversalClient, error) {
 	return redis.NewUniversalClient(all), nil
 }
 
-// security reads the query of a URL with several hosts: it returns the plain URL
-// of a host with the same.
-func (a *address) security() (string, error) {
+// severalOptions is the query of a URL with several hosts.
+type severalOptions struct {
+	plain                          string // the URL of one host with the same TLS
+	sentinelUser, sentinelPassword string
+}
+
+func (a *address) options(sentinel bool) (o severalOptions, err error) {
 	query, err := url.ParseQuery(a.query)
 	if err != nil {
-		return "", errors.New("what follows the ? is no query such as tls=true")
+		return o, errors.New("what follows the ? is no query such as tls=true")
 	}
-	on := map[string]bool{"tls": false, "skip_verify": false}
+	var encrypted, unverified bool
 	for name, values := range query {
-		if _, known := on[name]; !known {
-			return "", fmt.Errorf("option %q is unknown; allowed: tls, skip_verify", name)
+		value := values[len(values)-1]
+		var on *bool
+		switch {
+		case name == "tls":
+			on = &encrypted
+		case name == "skip_verify":
+			on = &unverified
+		case name == "sentinel_user" && sentinel:
+			o.sentinelUser = value
+		case name == "sentinel_password" && sentinel:
+			o.sentinelPassword = value
+		case sentinel:
+			return o, fmt.Errorf("option %q is unknown; allowed: tls, skip_verify, sentinel_user, sentinel_password", name)
+		default:
+			return o, fmt.Errorf("option %q is unknown; allowed: tls, skip_verify", name)
 		}
-		if on[name], err = strconv.ParseBool(values[len(values)-1]); err != nil {
-			return "", fmt.Errorf("option %s is true or false, not %q", name, values[len(values)-1])
+		if on == nil {
+			continue
+		}
+		if *on, err = strconv.ParseBool(value); err != nil {
+			return o, fmt.Errorf("option %s is true or false, not %q", name, value)
 		}
 	}
 	switch {
-	case on["tls"] && on["skip_verify"]:
-		return "rediss://host?skip_verify=true", nil
-	case on["tls"]:
-		return "rediss://host", nil
+	case encrypted && unverified:
+		o.plain = "rediss://host?skip_verify=true"
+	case encrypted:
+		o.plain = "rediss://host"
+	default:
+		o.plain = "redis://host"
 	}
-	return "redis://host", nil
+	return o, nil
 }
 
 // hostPort checks a host, with or without a port.
@@ -270,17 +313,20 @@ func database(text string) (int, error) {
 // tune gives a client our care: nothing waits longer than the store's timeout,
 // and nothing is sent twice, since a charge whose answer was lost may have been
 // made.
-func tune(o *redis.Options, timeout time.Duration) *redis.Options {
+func tune(o *redis.Options, timeout time.Duration) {
 	o.DialTimeout, o.ReadTimeout, o.WriteTimeout, o.PoolTimeout = timeout, timeout, timeout, timeout
 	o.MaxRetries = -1
 	o.DialerRetries = 1
 	o.DisableIdentity = true
 	o.ContextTimeoutEnabled = false
-	return o
 }
 
-// Redact hides the password of a URL, and all that may be one.
+// sentinelPassword is one in a query.
+var sentinelPassword = regexp.MustCompile(`(sentinel_password=)[^&#]*`)
+
+// Redact hides the passwords of a URL, and all that may be one.
 func Redact(text string) string {
+	text = sentinelPassword.ReplaceAllString(text, "${1}…")
 	i := strings.LastIndex(text, "@")
 	if i < 0 {
 		return text

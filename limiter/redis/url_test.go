@@ -41,7 +41,7 @@ func TestURLsNameAnyRedis(t *testing.T) {
 		{"redis+sentinel://a,b:1234/main", "sentinel db=0"},
 		{"redis+sentinel://weir:secret@a,[::1]/main/4?tls=true", "sentinel user=weir password=secret db=4 tls="},
 	} {
-		client, err := Dial(c.url, time.Second)
+		client, err := Dial(c.url, DialOptions{Timeout: time.Second})
 		if err != nil {
 			t.Errorf("%s: %v", c.url, err)
 			continue
@@ -131,6 +131,8 @@ func TestMalformedURLsSayWhatIsAllowedAndKeepThePassword(t *testing.T) {
 		{"redis+sentinel://weir:secret@a,b/", "MASTER"},
 		{"redis+sentinel://weir:secret@,b/main", "host is empty"},
 		{"redis+sentinel://weir:secret@a/main/x", "database"},
+		{"redis+sentinel://a/main?sentinel_password=secret&colour=red", "sentinel_user, sentinel_password"},
+		{"redis+cluster://a?sentinel_password=secret", "sentinel_password"},
 		{"redis+sentinel://weir:secret@a/main/1/2", "database"},
 	} {
 		s, err := Open(ended, Options{URL: c.url, Local: limiter.NewStandby(limiter.MemoryOptions{})})
@@ -162,6 +164,8 @@ func TestRedactHidesThePassword(t *testing.T) {
 		{"unix://:secret@/run/redis.sock", "unix://:…@/run/redis.sock"},
 		{"weir:secret@host", "…@host"},
 		{"secret@host://x", "…@host://x"},
+		{"redis+sentinel://a/main?sentinel_password=secret&tls=true", "redis+sentinel://a/main?sentinel_password=…&tls=true"},
+		{"redis+sentinel://weir:se@a/main?sentinel_password=sec@ret", "redis+sentinel://weir:…@a/main?sentinel_password=…"},
 		{"host", "host"},
 		{"", ""},
 	} {
