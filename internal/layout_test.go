@@ -15,6 +15,7 @@ const (
 	goRedis   = "github.com/redis/go-redis"
 	consulAPI = "github.com/hashicorp/consul"
 	etcdAPI   = "go.etcd.io/etcd"
+	promAPI   = "github.com/prometheus"
 )
 
 // pkg is a package of this module, from `go list`. Imports in tests do not
@@ -87,6 +88,7 @@ func TestDependenciesPointOneWay(t *testing.T) {
 		{consulAPI, []string{"weir/rules/consul", "weir/cmd/..."}, "the Consul client stays in its source"},
 		{etcdAPI, []string{"weir/rules/etcd", "weir/cmd/..."}, "the etcd client stays in its source"},
 		{"go.opentelemetry.io", []string{"weir/server/tracing"}, "traces stay in their package"},
+		{promAPI, []string{"weir/server/metrics"}, "the client of Prometheus stays out of the code that decides"},
 		{"weir/internal/testenv", []string{"weir/internal/testenv/..."}, "it is for tests"},
 		{"weir/limiter/limitertest", nil, "it is for tests"},
 		{"weir/rules/kv/kvtest", nil, "it is for tests"},

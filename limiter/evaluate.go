@@ -181,7 +181,10 @@ func (e *evaluation) check(i int) {
 	}
 	c := e.counter(i)
 	if c.slot.Full && h.Cost > 0 {
-		d.Allowed = h.OnFailure != FailDeny
+		d.Allowed, d.Origin = true, OriginOpen
+		if h.OnFailure == FailDeny {
+			d.Allowed, d.Origin = false, OriginClosed
+		}
 		return
 	}
 	d.Allowed = e.cost(i)+before <= c.room()

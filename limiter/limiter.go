@@ -128,7 +128,20 @@ type Decision struct {
 	RetryAfter time.Duration // of a refusal: the hit passes after this time; 0: waiting cannot help
 	Delay      time.Duration // of a LeakyBucket pass: hold the request so long; if Queued: about the time until it departs
 	Queued     bool          // the request passes, into the hit's Overflow queue
+	Origin     Origin        // who decided
 }
+
+// Origin says who decided a hit. The zero value is OriginStore.
+type Origin uint8
+
+// The origins. All but the first two mean that the store was away, or had no room.
+const (
+	OriginStore     Origin = iota
+	OriginDenyCache        // a refusal of the store's, remembered by this instance
+	OriginOpen             // a failure policy, which lets the hit pass
+	OriginClosed           // a failure policy, which refuses it
+	OriginLocal            // this instance alone (FailLocal)
+)
 
 // Store keeps counters.
 type Store interface {

@@ -24,6 +24,9 @@ func (l *Limit) Numbers() Numbers {
 	return n
 }
 
+// Capacity is the largest cost that can ever pass: what a fresh counter has left.
+func (l *Limit) Capacity() int64 { return l.capacity() }
+
 // Duration turns units of the limit's window into a time.
 func (l *Limit) Duration(units int64) time.Duration { return l.duration(units) }
 

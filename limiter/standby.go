@@ -35,8 +35,29 @@ func (s *Standby) Decide(ctx context.Context, hits []Hit) ([]Decision, error) {
 	if stand == nil {
 		stand = hits
 	}
-	return s.memory.Decide(ctx, stand)
+	decisions, err := s.memory.Decide(ctx, stand)
+	for i := range decisions {
+		decisions[i].Origin = hits[i].standIn(decisions[i].Origin)
+	}
+	return decisions, err
 }
+
+// standIn is who decided the hit where the store is away. One that found no room
+// here either has been let pass.
+func (h *Hit) standIn(origin Origin) Origin {
+	switch {
+	case h.OnFailure == FailDeny:
+		return OriginClosed
+	case h.OnFailure != FailLocal:
+		return OriginOpen
+	case origin == OriginStore:
+		return OriginLocal
+	}
+	return origin
+}
+
+// Len is how many counters it holds, some of which may have ended.
+func (s *Standby) Len() int { return s.memory.Len() }
 
 // byPolicy is a hit that is answered as the policy says and counts nothing: of
 // FailAllow a look at a counter that was never used, of FailDeny a limit of 0.

@@ -41,6 +41,10 @@ type IngestOptions struct {
 	MaxBody int64                            // bytes of a body; 0: DefaultMaxBody
 	Busy    int64                            // bytes of bodies that are read at once; 0: DefaultBusy
 	Logger  *slog.Logger                     // nil: none
+
+	// Answered, unless nil, is called with the HTTP status of each request that came
+	// for a queue.
+	Answered func(a *About, status int)
 }
 
 // Defaults of IngestOptions.
@@ -135,6 +139,12 @@ func (i *Ingest) away(w http.ResponseWriter, err error, why string) {
 const maxKey = 255
 
 func (i *Ingest) store(w http.ResponseWriter, r *http.Request, about *About, t *ticket) {
+	plain := w // only it closes a connection whose body is too large
+	if i.opts.Answered != nil {
+		noted := &noted{ResponseWriter: w, status: http.StatusOK}
+		defer func() { i.opts.Answered(about, noted.status) }()
+		w = noted
+	}
 	if what := unreplayable(r); what != "" {
 		refuse(w, http.StatusNotImplemented, what+" cannot be queued")
 		return
@@ -153,7 +163,7 @@ func (i *Ingest) store(w http.ResponseWriter, r *http.Request, about *About, t *
 		refuse(w, http.StatusRequestHeaderFieldsTooLarge, why)
 		return
 	}
-	body, release, code := i.read(w, r)
+	body, release, code := i.read(plain, r)
 	defer release()
 	if code != 0 {
 		refuse(w, code, i.why(code))
@@ -198,6 +208,18 @@ func (i *Ingest) answer(w http.ResponseWriter, r *http.Request, about *About, re
 		}
 		write(w, http.StatusAccepted, map[string]any{"id": receipt.ID, "state": state, "ahead": receipt.Ahead, "duplicate": receipt.Duplicate})
 	}
+}
+
+// noted remembers the status of an answer.
+type noted struct {
+	http.ResponseWriter
+	status int
+}
+
+// WriteHeader implements http.ResponseWriter.
+func (n *noted) WriteHeader(status int) {
+	n.status = status
+	n.ResponseWriter.WriteHeader(status)
 }
 
 func (i *Ingest) why(code int) string {

@@ -41,6 +41,7 @@ type step struct {
 	defaults mask // of a flat remote_address: "*"
 	own      mask // of the nested descriptor that the step is
 	share    bool // one counter for all values
+	toMetric bool // metrics tell its value (value_to_metric)
 }
 
 // place is where in its file something stands.

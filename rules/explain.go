@@ -2,7 +2,6 @@ package rules
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	"weir/limiter"
@@ -67,7 +66,7 @@ func (s *Set) Explain(domain string, entries []Entry) *Explanation {
 	d := s.domains[domain]
 	switch {
 	case d == nil:
-		x.Verdict = fmt.Sprintf("domain %q has no rules: no limit%s", domain, suggestion(domain, s.domainNames()))
+		x.Verdict = fmt.Sprintf("domain %q has no rules: no limit%s", domain, suggestion(domain, s.Domains()))
 		return x
 	case len(entries) == 0:
 		x.Verdict = "a descriptor with no entries has no limit"
@@ -97,15 +96,6 @@ func (x *Explanation) NameCounters(name func(key, queue limiter.Key) string) *Ex
 		}
 	}
 	return x
-}
-
-func (s *Set) domainNames() []string {
-	names := make([]string, 0, len(s.domains))
-	for name := range s.domains {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return names
 }
 
 // walk does what node.find does, and takes notes.

@@ -39,6 +39,7 @@ func (r *reader) flatRule(n *yaml.Node, domain string) (draft, bool) {
 			path[i].defaults = addressDefaults
 		}
 		path[i].share = rule.share && path[i].value.kind != exactValue
+		path[i].toMetric = rule.valueToMetric
 	}
 	if sound {
 		r.checkVariables(fs, rule.share, path, path)

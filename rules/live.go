@@ -51,6 +51,7 @@ type SourceStatus struct {
 	Version   string    `json:"version,omitempty"` // what the source calls the rules in force
 	Digest    string    `json:"digest,omitempty"`  // as of Digest
 	Documents int       `json:"documents"`
+	Reloads   uint64    `json:"reloads"`            // good ones, the first included
 	LoadedAt  time.Time `json:"loaded_at,omitzero"` // when they came into force; zero: there are none yet
 	AsOf      time.Time `json:"as_of,omitzero"`     // when the source last held them, as far as is known
 	Cached    bool      `json:"cached,omitempty"`   // they come from the disk: the source has given none since the start
@@ -201,6 +202,7 @@ func (l *Live) accepted(source string, snap Snapshot, set *Set) {
 	if state.status.LoadedAt.IsZero() {
 		close(state.loaded)
 	}
+	state.status.Reloads++
 	state.status.LoadedAt, state.status.Documents, state.status.Digest = now, len(snap.Documents), version(snap.Documents)
 	state.note(snap)
 	l.status.Version, l.status.LoadedAt = set.Version(), now

@@ -27,7 +27,7 @@ func (r *reader) descriptor(n *yaml.Node, domain string, above []step) []draft {
 	own, sound := r.descriptorStep(fs)
 	faults := len(r.faults)
 	rule := r.rule(fs)
-	own.share, own.own = rule.share, rule.mask
+	own.share, own.own, own.toMetric = rule.share, rule.mask, rule.valueToMetric
 	path := append(slices.Clip(above), own)
 	if sound {
 		masked := path // a mask concerns all values of its rule, and this one in the rules below

@@ -34,9 +34,15 @@ type Rule struct {
 	variables []variable  // whose values tell the counters of a limit apart
 	policy    limiter.FailurePolicy
 
-	file       string
-	replacesAt place
+	file        string
+	replacesAt  place
+	index       int
+	tellsValues bool
 }
+
+// Index numbers the rules of a Set, from 0 to the number of its rules, less one. It
+// changes from one Set to the next.
+func (r *Rule) Index() int { return r.index }
 
 // Label is what to call the rule: its name, or else its path.
 func (r *Rule) Label() string {
@@ -83,6 +89,7 @@ func newRule(options Options, file string, d *draft) *Rule {
 		r.Overflow = queueKey(d.domain, d.path)
 	}
 	for i, s := range d.path {
+		r.tellsValues = r.tellsValues || r.told(&d.path[i])
 		if s.value.kind != exactValue && !s.share {
 			r.variables = append(r.variables, variable{entry: i, mask: s.own.or(draft.mask).or(s.defaults)})
 		}

@@ -64,9 +64,24 @@ func CompileWith(options Options, docs ...*Document) (*Set, error) {
 	}
 	for _, d := range set.domains {
 		d.root.finish()
+		for i, r := range d.rules {
+			r.index = set.rules + i
+		}
 		set.rules += len(d.rules)
 	}
 	return set, nil
+}
+
+// Domains lists the names of the domains that have rules, in order.
+func (s *Set) Domains() []string { return slices.Sorted(maps.Keys(s.domains)) }
+
+// Rules lists all rules: those of a domain together, in file order.
+func (s *Set) Rules() []*Rule {
+	all := make([]*Rule, 0, s.rules)
+	for _, name := range s.Domains() {
+		all = append(all, s.domains[name].rules...)
+	}
+	return all
 }
 
 // Queues lists the rules that put into a queue what is over their limit.

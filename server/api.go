@@ -3,8 +3,6 @@ package server
 import (
 	"context"
 
-	"google.golang.org/grpc/codes"
-	grpcstatus "google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	weirv1 "weir/api/weir/v1"
@@ -28,12 +26,10 @@ func (a *api) Check(ctx context.Context, req *weirv1.CheckRequest) (*weirv1.Chec
 			Entries: entriesOf(d.GetEntries()), Hits: d.GetHits(), HasHits: d.Hits != nil, Refund: d.GetRefund(),
 		})
 	}
-	if err := validate(&c.request); err != nil {
-		return nil, grpcstatus.Error(codes.InvalidArgument, err.Error())
-	}
+	c.fault = validate(&c.request)
 	decisions, passes, err := a.service.decide(ctx, c)
 	if err != nil {
-		return nil, toStatus(err)
+		return nil, err
 	}
 	resp := &weirv1.CheckResponse{Allowed: passes || a.service.opts.Shadow}
 	if r, _ := overflow(&c.plan, decisions); r != nil && passes && !a.service.opts.Shadow {

@@ -22,6 +22,7 @@ import (
 
 	"weir/limiter"
 	"weir/rules"
+	"weir/server/metrics"
 )
 
 // setup is what a test wants of a server. The zero value has no rules, counts in
@@ -34,6 +35,7 @@ type setup struct {
 	countDenied bool
 	onFailure   limiter.FailurePolicy
 	realTime    bool // counters go by the real clock, which synctest may replace
+	metrics     bool
 }
 
 // fixture is a service, and what a test needs around it.
@@ -67,6 +69,9 @@ func newFixture(t testing.TB, s setup) *fixture {
 		s.service.Store = limiter.NewMemory(s.memory)
 	}
 	s.service.Rules = f.live
+	if s.metrics {
+		s.service.Metrics = metrics.New(metrics.Options{Rules: f.live})
+	}
 	s.service.Logger = slog.New(slog.NewTextHandler(f.logs, nil))
 	f.Service = NewService(s.service)
 	return f

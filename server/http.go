@@ -21,12 +21,13 @@ const maxJSON = 1 << 20
 
 // HTTPOptions configures the HTTP surface. Ready and Rules are required.
 type HTTPOptions struct {
-	Ready func() (report string, err error) // nil error: rules are loaded; the report, in lines, says which
-	Rules func() any                        // what /rules shows, as JSON
+	Ready   func() (report string, err error) // nil error: rules are loaded; the report, in lines, says which
+	Rules   func() any                        // what /rules shows, as JSON
+	Metrics http.Handler                      // /metrics; nil: there are none
 }
 
-// NewHTTP serves /healthz, /readyz, /healthcheck, /rules and /json; without a service, which is
-// while it starts, all but /json.
+// NewHTTP serves /healthz, /readyz, /healthcheck, /rules, /metrics and /json; without a
+// service, which is while it starts, all but /json.
 func NewHTTP(s *Service, opts HTTPOptions) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "ok\n") })
@@ -52,6 +53,9 @@ func NewHTTP(s *Service, opts HTTPOptions) http.Handler {
 		e.SetIndent("", "  ")
 		_ = e.Encode(opts.Rules()) // the client has gone if this fails
 	})
+	if opts.Metrics != nil {
+		mux.Handle("GET /metrics", opts.Metrics)
+	}
 	if s == nil {
 		mux.HandleFunc("POST /json", func(w http.ResponseWriter, _ *http.Request) {
 			http.Error(w, "starting: nothing is decided yet, see /readyz", http.StatusServiceUnavailable)
@@ -99,6 +103,27 @@ func (s *Service) serveJSON(w http.ResponseWriter, r *http.Request) {
 // decideJSON takes the same way as a gRPC call, from the wire form on.
 func (s *Service) decideJSON(ctx context.Context, body io.Reader) (_ *rls.RateLimitResponse, err error) {
 	defer func() { s.recovered(recover(), "/json", &err) }()
+	message, err := readJSON(body)
+	if err != nil {
+		s.opts.Metrics.Unread(uint32(grpcstatus.Code(err)))
+		return nil, err
+	}
+	c := s.calls.get()
+	defer s.calls.put(c)
+	c.decode(mem.BufferSlice{mem.SliceBuffer(message)})
+	if err := s.answer(ctx, c); err != nil {
+		return nil, err
+	}
+	resp := new(rls.RateLimitResponse)
+	if err := proto.Unmarshal(c.answer.appendTo(nil), resp); err != nil {
+		return nil, grpcstatus.Errorf(codes.Internal, "encoding the answer: %v", err)
+	}
+	return resp, nil
+}
+
+// readJSON returns the wire form of a RateLimitRequest in JSON. Its errors are gRPC
+// statuses.
+func readJSON(body io.Reader) ([]byte, error) {
 	text, err := io.ReadAll(body)
 	if tooLarge := new(http.MaxBytesError); errors.As(err, &tooLarge) {
 		return nil, grpcstatus.Errorf(codes.OutOfRange, "the body is over %d bytes", tooLarge.Limit)
@@ -114,17 +139,7 @@ func (s *Service) decideJSON(ctx context.Context, body io.Reader) (_ *rls.RateLi
 	if err != nil {
 		return nil, grpcstatus.Errorf(codes.InvalidArgument, "encoding the request: %v", err)
 	}
-	c := s.calls.get()
-	defer s.calls.put(c)
-	c.decode(mem.BufferSlice{mem.SliceBuffer(message)})
-	if err := s.answer(ctx, c); err != nil {
-		return nil, err
-	}
-	resp := new(rls.RateLimitResponse)
-	if err := proto.Unmarshal(c.answer.appendTo(nil), resp); err != nil {
-		return nil, grpcstatus.Errorf(codes.Internal, "encoding the answer: %v", err)
-	}
-	return resp, nil
+	return message, nil
 }
 
 func httpStatus(c codes.Code) int {

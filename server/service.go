@@ -20,6 +20,7 @@ import (
 	weirv1 "weir/api/weir/v1"
 	"weir/limiter"
 	"weir/rules"
+	"weir/server/metrics"
 )
 
 // Rules is where the rule set in force comes from: one load, no lock.
@@ -36,6 +37,9 @@ type Options struct {
 
 	MaxInFlight int                 // requests that wait for the store at once at most; 0: DefaultMaxInFlight; below 0: any number
 	OnShed      func(reason string) // is told of each request that is shed, see ShedInFlight; nil: nobody is
+	Metrics     *metrics.Metrics    // of the same Rules; nil: none
+	LogRefused  int                 // lines a second at most that the log has on refused requests; 0: none
+	LogValues   bool                // those lines have the entries' values too
 
 	Headers         HeaderOptions
 	Denied          DeniedOptions
@@ -69,6 +73,7 @@ type Service struct {
 	texts texts
 	calls *calls
 	held  atomic.Int64 // requests that wait, or might have to
+	told  refusalLog
 
 	shedding *shedding
 }
@@ -84,7 +89,9 @@ func NewService(opts Options) *Service {
 	if opts.MaxInFlight == 0 {
 		opts.MaxInFlight = DefaultMaxInFlight
 	}
-	return &Service{opts: opts, names: opts.Headers.names(), calls: &calls{}, shedding: newShedding(opts.MaxInFlight)}
+	return &Service{
+		opts: opts, names: opts.Headers.names(), calls: &calls{}, told: newRefusalLog(&opts), shedding: newShedding(opts.MaxInFlight),
+	}
 }
 
 // call is one request on its way, with all the memory it needs.
@@ -95,6 +102,8 @@ type call struct {
 	plan    rules.Plan
 	answer  answer
 	encoded []byte // the answer on the wire
+
+	measured metrics.Request
 }
 
 // calls keeps calls for use again.
@@ -155,21 +164,39 @@ func (s *Service) shouldRateLimit(_ any, ctx context.Context, read func(any) err
 // answer decides the call and holds it until its turn. Its errors are gRPC
 // statuses.
 func (s *Service) answer(ctx context.Context, c *call) error {
-	if c.fault != nil {
-		return grpcstatus.Error(codes.InvalidArgument, c.fault.Error())
-	}
 	decisions, passes, err := s.decide(ctx, c)
 	if err != nil {
-		return toStatus(err)
+		return err
 	}
 	s.tellTrace(ctx, c, decisions, passes)
 	s.respond(c, decisions, passes)
 	return nil
 }
 
-// decide plans, asks the store, and holds a request that a leaky bucket delays.
-func (s *Service) decide(ctx context.Context, c *call) ([]limiter.Decision, bool, error) {
-	s.opts.Rules.Current().Plan(&c.request, &c.plan)
+// decide judges the call, and counts it: all requests come through here, whatever
+// way they came in. Its errors are gRPC statuses.
+func (s *Service) decide(ctx context.Context, c *call) (decisions []limiter.Decision, passes bool, err error) {
+	c.measured = s.opts.Metrics.Begin()
+	code := codes.Internal // if it panics
+	defer func() { c.measured.End(c.request.Domain, uint32(code), !passes && !s.opts.Shadow) }()
+	if c.fault != nil {
+		err = grpcstatus.Error(codes.InvalidArgument, c.fault.Error())
+	} else {
+		decisions, passes, err = s.judge(ctx, c)
+	}
+	if err != nil {
+		err = toStatus(err)
+		code = grpcstatus.Code(err)
+		return nil, false, err
+	}
+	code = codes.OK
+	return decisions, passes, nil
+}
+
+// judge plans, asks the store, and holds a request that a leaky bucket delays.
+func (s *Service) judge(ctx context.Context, c *call) ([]limiter.Decision, bool, error) {
+	set := s.opts.Rules.Current()
+	set.Plan(&c.request, &c.plan)
 	hits := c.plan.Hits
 	if len(hits) == 0 {
 		return nil, true, nil
@@ -179,13 +206,19 @@ func (s *Service) decide(ctx context.Context, c *call) ([]limiter.Decision, bool
 	}
 	release := s.offerPatience(ctx, hits)
 	defer release()
+	c.measured.Asking()
 	decisions, err := s.decideOrShed(ctx, hits)
 	if err != nil {
 		return nil, false, err
 	}
+	c.measured.Decided(set, &c.request, &c.plan, decisions, s.opts.Shadow)
 	passes := limiter.Passes(hits, decisions)
-	if passes && !s.opts.Shadow {
-		err = s.hold(ctx, decisions)
+	switch {
+	case s.opts.Shadow:
+	case passes:
+		err = s.hold(ctx, decisions, &c.measured)
+	default:
+		s.told.refused(c, decisions)
 	}
 	return decisions, passes, err
 }
@@ -238,7 +271,7 @@ func untilDeadline(ctx context.Context) time.Duration {
 }
 
 // hold waits for the longest delay. A caller that leaves keeps its place.
-func (s *Service) hold(ctx context.Context, decisions []limiter.Decision) (err error) {
+func (s *Service) hold(ctx context.Context, decisions []limiter.Decision, measured *metrics.Request) (err error) {
 	var delay time.Duration
 	for i := range decisions {
 		if !decisions[i].Queued {
@@ -252,6 +285,7 @@ func (s *Service) hold(ctx context.Context, decisions []limiter.Decision) (err e
 		_, end := t.Step(ctx, "hold")
 		defer func() { end(err) }()
 	}
+	defer measured.Holding()()
 	t := time.NewTimer(delay)
 	defer t.Stop()
 	select {
@@ -262,11 +296,12 @@ func (s *Service) hold(ctx context.Context, decisions []limiter.Decision) (err e
 	}
 }
 
-// toStatus is where errors become gRPC codes.
+// toStatus is where errors become gRPC codes, unless they have one.
 func toStatus(err error) error {
-	switch {
-	case grpcstatus.Code(err) == codes.ResourceExhausted: // shed
+	if _, has := grpcstatus.FromError(err); has {
 		return err
+	}
+	switch {
 	case errors.Is(err, limiter.ErrUnavailable):
 		return grpcstatus.Error(codes.Unavailable, err.Error())
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):

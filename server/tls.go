@@ -266,6 +266,9 @@ func (c *Certificates) Config(protocols ...string) *tls.Config {
 	}
 }
 
+// NotAfter is when the certificate that is shown now ends.
+func (c *Certificates) NotAfter() time.Time { return c.current.Load().leaf.NotAfter }
+
 // Mutual tells whether clients need a certificate.
 func (c *Certificates) Mutual() bool { return c.opts.ClientCAFile != "" }
 

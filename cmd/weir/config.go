@@ -57,8 +57,9 @@ type serveConfig struct {
 	compat      choice
 	compatSaid  compatSaid // by the environment that --compat reads
 
-	queue queueFlags
-	logs  logFlags
+	queue   queueFlags
+	metrics metricsFlags
+	logs    logFlags
 }
 
 func (c *serveConfig) addFlags(f *pflag.FlagSet) {
@@ -99,7 +100,9 @@ func (c *serveConfig) addFlags(f *pflag.FlagSet) {
 	f.Var(&c.compat, "compat", "envoyproxy: charge and count as envoyproxy/ratelimit does (--charge each --count-denied), and read its environment; flags and WEIR_ names win")
 
 	c.queue.addFlags(f)
+	c.metrics.addFlags(f)
 	c.logs.addFlags(f)
+	c.logs.addRefusals(f)
 }
 
 // complete checks what flags alone cannot, and applies --compat, than which the
@@ -111,7 +114,7 @@ func (c *serveConfig) complete(f *pflag.FlagSet) error {
 			return err
 		}
 	}
-	if err := cmp.Or(c.checkRules(), c.checkRegister(), c.answer.complete(), c.tls.complete(f), c.queue.complete(c.store), checkStoreTLS(f, c.store)); err != nil {
+	if err := cmp.Or(c.checkRules(), c.checkRegister(), c.answer.complete(), c.tls.complete(f), c.queue.complete(c.store), checkStoreTLS(f, c.store), c.metrics.complete()); err != nil {
 		return err
 	}
 	var err error
@@ -138,6 +141,8 @@ func (c *serveConfig) complete(f *pflag.FlagSet) error {
 		return usagef("--max-connection-age %v: it is 0 at least", c.maxConnectionAge)
 	case c.maxInFlight < 0:
 		return usagef("--max-in-flight %d: it is 0 at least", c.maxInFlight)
+	case c.logs.refused < 0:
+		return usagef("--log-refused %d: it is 0 at least", c.logs.refused)
 	case c.maxHeld < 0:
 		return usagef("--max-held %d: it is 0 at least", c.maxHeld)
 	}

@@ -97,6 +97,8 @@ func valueText(f *pflag.Flag) string {
 		return "`true`, `false`"
 	case "int", "uint32", "uint64":
 		return "whole number"
+	case "float64":
+		return "number"
 	case "string":
 		return "text"
 	case "stringArray":

@@ -19,6 +19,7 @@ import (
 	"weir/queue"
 	"weir/rules"
 	"weir/server"
+	"weir/server/metrics"
 )
 
 // queueFlags are the flags of serve that concern queues.
@@ -66,10 +67,19 @@ func (o *overflow) Ticket(r *rules.Rule, cost uint64) string {
 
 // find returns the queue of that name.
 func (o *overflow) find(domain, rule string) *queue.About {
+	r := o.rule(domain, rule)
+	if r == nil {
+		return nil
+	}
+	about := o.queues.AboutRule(r)
+	return &about
+}
+
+// rule returns the rule in force of that name that has a queue; nil: there is none.
+func (o *overflow) rule(domain, rule string) *rules.Rule {
 	for _, r := range o.live.Current().Queues() {
 		if r.Domain == domain && r.Label() == rule {
-			about := o.queues.AboutRule(r)
-			return &about
+			return r
 		}
 	}
 	return nil
@@ -166,7 +176,7 @@ type queueServing struct {
 }
 
 // openQueues serves the ingest where the flags say.
-func openQueues(ctx context.Context, background *errgroup.Group, c *serveConfig, certs *server.Certificates, live *rules.Live, log *slog.Logger) (*queueServing, error) {
+func openQueues(ctx context.Context, background *errgroup.Group, c *serveConfig, certs *server.Certificates, live *rules.Live, log *slog.Logger, counting *metrics.Metrics) (*queueServing, error) {
 	if c.queue.addr == "" {
 		background.Go(func() error { warnWithoutQueues(ctx, live, log); return nil })
 		return &queueServing{}, nil
@@ -180,7 +190,11 @@ func openQueues(ctx context.Context, background *errgroup.Group, c *serveConfig,
 		return nil, errors.Join(fmt.Errorf("serving queues (--queue-addr): %w", err), queues.Close())
 	}
 	o := &overflow{queues: queues, live: live, log: log, maxBody: c.queue.maxBody}
-	ingest := queue.NewIngest(queue.IngestOptions{Queues: queues, Find: o.find, Direct: c.queue.secret, MaxBody: c.queue.maxBody, Logger: log})
+	counting.WatchQueues(o.states)
+	ingest := queue.NewIngest(queue.IngestOptions{
+		Queues: queues, Find: o.find, Direct: c.queue.secret, MaxBody: c.queue.maxBody, Logger: log,
+		Answered: func(a *queue.About, status int) { counting.Ingested(o.rule(a.Domain, a.Rule), status) },
+	})
 	q := &queueServing{overflow: o, server: newIngestServer(ingest, certs, log), addr: boundAddr(c.queue.addr, listener)}
 	background.Go(func() error {
 		serve := q.server.Serve

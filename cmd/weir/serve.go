@@ -34,8 +34,8 @@ func newServe() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "serve rate limit decisions over gRPC and HTTP",
-		Long: `Serve Envoy's RateLimitService over gRPC, and /healthz, /readyz, /rules and /json
-over HTTP. With no flags: counters in memory and an embedded sample of rules.`,
+		Long: `Serve Envoy's RateLimitService over gRPC, and /healthz, /readyz, /rules, /metrics
+and /json over HTTP. With no flags: counters in memory and an embedded sample of rules.`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := c.complete(cmd.Flags()); err != nil {
@@ -85,13 +85,16 @@ func (c *serveConfig) serve(ctx context.Context, traces *tracing.Tracing, log *s
 		return err
 	}
 
+	counting := c.metrics.open(ctx, background, live, certs, log)
 	httpListener, err := listen(ctx, c.httpAddr)
 	if err != nil {
 		return fmt.Errorf("serving HTTP (--http-addr): %w", err)
 	}
 	defer httpListener.Close()
-	ready := &readiness{live: live, sources: sources}
-	web := newWeb(server.HTTPOptions{Ready: ready.report, Rules: func() any { return live.Status() }}, c.tls.forHTTP(certs), log)
+	ready, health := &readiness{live: live, sources: sources}, server.NewHealth()
+	web := newWeb(server.HTTPOptions{
+		Ready: ready.report, Rules: func() any { return live.Status() }, Metrics: c.metrics.handler(counting),
+	}, c.tls.forHTTP(certs), log)
 	web.around = traces.HTTP
 	background.Go(func() error { return web.serve(httpListener) })
 	defer web.stop()
@@ -105,20 +108,20 @@ func (c *serveConfig) serve(ctx context.Context, traces *tracing.Tracing, log *s
 	if err != nil {
 		return err
 	}
-	health := server.NewHealth()
-	store, closeStore, err := openStore(ctx, background, c, log, health)
+	store, closeStore, err := openStore(ctx, background, c, log, health, counting)
 	if err != nil {
 		return err
 	}
 	defer closeStore()
 
-	queues, err := openQueues(ctx, background, c, c.tls.forHTTP(certs), live, log)
+	queues, err := openQueues(ctx, background, c, c.tls.forHTTP(certs), live, log, counting)
 	if err != nil {
 		return err
 	}
 	defer queues.close()
 	service := server.NewService(server.Options{
 		Rules: live, Store: store, Shadow: c.shadow, MaxHeld: orNone(c.maxHeld), MaxInFlight: orNone(c.maxInFlight), Logger: log,
+		Metrics: counting, OnShed: counting.Shed, LogRefused: c.logs.refused, LogValues: c.logs.values,
 		Headers: c.answer.headerOptions(), Denied: c.answer.deniedOptions(), Metadata: c.answer.metadataStyle(), UpstreamHeaders: c.answer.upstreamHeaders,
 		Queue: queues.forDecisions(), Tracer: traces.Tracer(),
 		CounterName: redis.NewNaming(c.keyPrefix, c.keySecret).Counter,
@@ -229,7 +232,11 @@ func announce(w io.Writer, c *serveConfig, live *rules.Live, grpcAddr, httpAddr,
 	fmt.Fprintf(w, "weir %s serves %s in %s from %s, counters in %s\n", versionText(), count(n, "rule"), count(domains, "domain"), from, redis.Redact(c.store))
 	grpcTLS, httpTLS := c.tls.words()
 	fmt.Fprintf(w, "  gRPC %s  (%senvoy.service.ratelimit.v3.RateLimitService, weir.v1, health)\n", grpcAddr, grpcTLS)
-	fmt.Fprintf(w, "  HTTP %s  (%s/healthz /readyz /rules /json)\n", httpAddr, httpTLS)
+	paths := "/healthz /readyz /rules /json"
+	if c.metrics.on.value == "on" {
+		paths += " /metrics"
+	}
+	fmt.Fprintf(w, "  HTTP %s  (%s%s)\n", httpAddr, httpTLS, paths)
 	if c.queue.addr != "" {
 		fmt.Fprintf(w, "  queue %s  (%srequests over the limit of rules with over_limit: queue; /queue/ID)\n", queueAddr, httpTLS)
 	}

@@ -14,6 +14,7 @@ import (
 	"weir/limiter"
 	"weir/limiter/redis"
 	"weir/server"
+	"weir/server/metrics"
 )
 
 // sweepInterval is how often ended counters leave memory.
@@ -23,10 +24,14 @@ const sweepInterval = 5 * time.Second
 const connectLimit = 2 * time.Second
 
 // openStore opens the store that the flags name.
-func openStore(ctx context.Context, background *errgroup.Group, c *serveConfig, log *slog.Logger, health *server.Health) (limiter.Store, func(), error) {
+func openStore(ctx context.Context, background *errgroup.Group, c *serveConfig, log *slog.Logger, health *server.Health, counting *metrics.Metrics) (limiter.Store, func(), error) {
 	opts := memoryOptions(c, log)
+	countMemory(&opts, counting)
 	if c.store == memoryStore {
 		m := limiter.NewMemory(opts)
+		counting.WatchStore(func() metrics.StoreState {
+			return metrics.StoreState{Up: true, Counters: m.Len(), MaxCounters: c.memoryMaxCounters}
+		})
 		background.Go(func() error { m.Run(ctx, sweepInterval); return nil })
 		health.SetStore(true)
 		return m, func() {}, nil
@@ -47,7 +52,7 @@ func openStore(ctx context.Context, background *errgroup.Group, c *serveConfig, 
 		DenyCache: c.denyCache,
 		Local:     standby,
 		Logger:    log,
-		Events:    redis.Events{Breaker: func(open bool) { health.SetStore(!open) }},
+		Events:    storeEvents(counting, health),
 	})
 	if errors.Is(err, redis.ErrURL) {
 		return nil, nil, usagef("--store: %w", err)
@@ -55,6 +60,11 @@ func openStore(ctx context.Context, background *errgroup.Group, c *serveConfig, 
 	if err != nil {
 		return nil, nil, fmt.Errorf("opening the store: %w", err)
 	}
+	counting.ExpectStoreFailures(redis.Reasons()...)
+	counting.WatchStore(func() metrics.StoreState {
+		up := store.Healthy()
+		return metrics.StoreState{Up: up, BreakerOpen: !up, Counters: standby.Len(), MaxCounters: c.memoryMaxCounters, DenyCached: store.DenyCached()}
+	})
 	return store, func() {
 		if err := store.Close(); err != nil {
 			log.Warn("closing the store", "err", err)

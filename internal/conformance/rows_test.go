@@ -239,8 +239,8 @@ var rows = []row{
 	},
 	{
 		topic: "Rules", what: "detailed_metric and value_to_metric", in: plain,
-		theirs: "other names of metrics; decisions are the same", ours: "read and checked; decisions are the same, and there are no metrics yet", compat: "as without",
-		why: "not done yet",
+		theirs: "other names of metrics; decisions are the same", ours: "the same values in a metric of their own, `weir_descriptor_hits_total`, of which there are only so many", compat: "as without",
+		why: "[what clients send is to make no series without end](metrics.md#how-many-series-there-are)",
 		rules: `
   - {key: a, detailed_metric: true, rate_limit: {name: n, unit: day, requests_per_unit: 2}}
   - key: b

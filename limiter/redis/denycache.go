@@ -89,6 +89,7 @@ func (c *denyCache) recall(h *limiter.Hit, k keyHash, now time.Time) (limiter.De
 	}
 	passed := max(0, now.Sub(r.answered))
 	d := r.decision
+	d.Origin = limiter.OriginDenyCache
 	d.ResetAfter = max(0, d.ResetAfter-passed)
 	if d.RetryAfter > 0 {
 		d.RetryAfter -= passed

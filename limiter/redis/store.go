@@ -41,7 +41,8 @@ const (
 
 // Events are called as things happen, for metrics. Any may be nil.
 type Events struct {
-	Failed     func(err error) // a decision that Redis did not make
+	Failed     func(err error)       // a decision that Redis did not make; see Reason
+	Waited     func(d time.Duration) // how long such a decision waited for Redis
 	Breaker    func(open bool)
 	DenyCached func()        // a request was answered by the deny cache
 	Healed     func(n int64) // keys that held nothing of ours, or had no time to live
@@ -139,10 +140,16 @@ func (s *Store) Close() error {
 // Healthy tells whether Redis decides: false while the breaker is open.
 func (s *Store) Healthy() bool { return !s.breaker.isOpen() }
 
+// DenyCached is how many refusals are remembered, some of which may have ended.
+func (s *Store) DenyCached() int { return int(s.denied.size.Load()) }
+
 // Decide implements limiter.Store.
 func (s *Store) Decide(ctx context.Context, hits []limiter.Hit) ([]limiter.Decision, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
+	}
+	if len(hits) == 1 && hits[0].Limit.Requests == 0 { // no counter is needed, and it says nothing of Redis
+		return []limiter.Decision{{Allowed: hits[0].Refund}}, nil
 	}
 	r := s.buffers.Get().(*request)
 	defer s.buffers.Put(r)
@@ -194,15 +201,15 @@ func (s *Store) failed(ctx context.Context, hits []limiter.Hit, err error, waite
 	if s.opts.Events.Failed != nil {
 		s.opts.Events.Failed(err)
 	}
+	if s.opts.Events.Waited != nil {
+		s.opts.Events.Waited(waited)
+	}
 	s.log.Debug("Redis did not decide", "err", err)
 	return s.opts.Local.Decide(ctx, hits)
 }
 
 // ask lets Redis decide the hits.
 func (s *Store) ask(ctx context.Context, r *request, hits []limiter.Hit, now time.Time) ([]limiter.Decision, error) {
-	if len(hits) == 1 && hits[0].Limit.Requests == 0 { // no counter is needed
-		return []limiter.Decision{{Allowed: hits[0].Refund}}, nil
-	}
 	if s.cluster && len(r.hashes) > 1 {
 		if parts := s.split(hits); len(parts) > 1 {
 			return s.askParts(ctx, parts, hits)
@@ -242,8 +249,10 @@ func (s *Store) run(ctx context.Context, script *script, mode byte, r *request, 
 		}
 		c.now = time.Now()
 	}
-	return answer{}, errors.New("no calendar window has Redis's time in it: its clock and this one's differ by a window or more; set them right")
+	return answer{}, errCalendar
 }
+
+var errCalendar = errors.New("no calendar window has Redis's time in it: its clock and this one's differ by a window or more; set them right")
 
 func (s *Store) report(dropped, healed int64) {
 	if dropped > 0 && s.opts.Events.Dropped != nil {

@@ -1,5 +1,5 @@
 // Command install finds or installs the programs that the tests run against, and
-// says where they are: `go run ./internal/testenv/install [redis|envoy|chromium|consul|etcd|ratelimit|python|node]…`,
+// says where they are: `go run ./internal/testenv/install [redis|envoy|chromium|consul|etcd|ratelimit|promtool|python|node]…`,
 // by default those that every test run needs.
 package main
 
@@ -20,16 +20,17 @@ func run(names []string) int {
 		"consul":    testenv.FindConsul,
 		"etcd":      testenv.FindEtcd,
 		"ratelimit": testenv.FindRatelimit,
+		"promtool":  testenv.FindPromtool,
 		"python":    testenv.FindPythonPackages,
 		"node":      testenv.FindNodeModules,
 	}
 	if len(names) == 0 {
-		names = []string{"redis", "envoy", "etcd", "python", "node", "ratelimit", "consul"} // the one that takes longest is last
+		names = []string{"redis", "envoy", "etcd", "promtool", "python", "node", "ratelimit", "consul"} // the one that takes longest is last
 	}
 	for _, name := range names {
 		find, ok := finders[name]
 		if !ok {
-			fmt.Fprintf(os.Stderr, "install: unknown program %q; there are redis, envoy, chromium, consul, etcd, ratelimit, python, node\n", name)
+			fmt.Fprintf(os.Stderr, "install: unknown program %q; there are redis, envoy, chromium, consul, etcd, ratelimit, promtool, python, node\n", name)
 			return 2
 		}
 		path, err := find()

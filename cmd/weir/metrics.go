@@ -1,0 +1,103 @@
+package main
+
+import (
+	"context"
+	"log/slog"
+	"math"
+	"net/http"
+
+	"github.com/spf13/pflag"
+	"golang.org/x/sync/errgroup"
+
+	"weir/limiter"
+	"weir/limiter/redis"
+	"weir/queue"
+	"weir/rules"
+	"weir/server"
+	"weir/server/metrics"
+)
+
+// metricsFlags are the flags of the metrics.
+type metricsFlags struct {
+	on        choice
+	nearRatio float64
+	maxValues int
+}
+
+func (m *metricsFlags) addFlags(f *pflag.FlagSet) {
+	m.on = choice{[]string{"on", "off"}, "on"}
+	f.Var(&m.on, "metrics", "serve metrics for Prometheus at /metrics of --http-addr")
+	f.Float64Var(&m.nearRatio, "near-limit-ratio", metrics.DefaultNearRatio, "above which share of a limit what passes counts as near_limit in the metrics: over 0, 1 at most")
+	f.IntVar(&m.maxValues, "metrics-max-values", metrics.DefaultMaxValues, "descriptors that the metrics tell apart at most, for rules with detailed_metric or value_to_metric; the rest is (other)")
+}
+
+func (m *metricsFlags) complete() error {
+	switch {
+	case m.nearRatio <= 0, m.nearRatio > 1, math.IsNaN(m.nearRatio):
+		return usagef("--near-limit-ratio %v: it is over 0, and 1 at most", m.nearRatio)
+	case m.maxValues < 0:
+		return usagef("--metrics-max-values %d: it is 0 at least", m.maxValues)
+	}
+	return nil
+}
+
+// open returns the metrics, which follow the rules until the context ends; nil: they
+// are off.
+func (m *metricsFlags) open(ctx context.Context, background *errgroup.Group, live *rules.Live, certs *server.Certificates, log *slog.Logger) *metrics.Metrics {
+	if m.on.value == "off" {
+		return nil
+	}
+	counting := metrics.New(metrics.Options{Rules: live, Version: versionText(), NearRatio: m.nearRatio, MaxValues: orNone(m.maxValues), Logger: log})
+	if certs != nil {
+		counting.WatchCertificate(certs.NotAfter)
+	}
+	background.Go(func() error { counting.Run(ctx); return nil })
+	return counting
+}
+
+// handler is nil where there are no metrics.
+func (m *metricsFlags) handler(counting *metrics.Metrics) http.Handler {
+	if counting == nil {
+		return nil
+	}
+	return counting.Handler()
+}
+
+// countMemory has the options' events counted too.
+func countMemory(opts *limiter.MemoryOptions, counting *metrics.Metrics) {
+	full, dropped := opts.OnFull, opts.OnDropped
+	opts.OnFull = func() { counting.CounterTurnedAway(); full() }
+	opts.OnDropped = func() { counting.CountersDropped(1); dropped() }
+}
+
+// storeEvents counts what becomes of the store.
+func storeEvents(counting *metrics.Metrics, health *server.Health) redis.Events {
+	return redis.Events{
+		Breaker: func(open bool) { health.SetStore(!open) },
+		Failed:  func(err error) { counting.StoreFailed(redis.Reason(err)) },
+		Waited:  counting.StoreWaited,
+		Healed:  counting.StoreHealed,
+		Dropped: counting.CountersDropped,
+	}
+}
+
+// states returns the queues of the rules in force.
+func (o *overflow) states(ctx context.Context) ([]metrics.QueueState, error) {
+	all, err := o.queues.Overviews(ctx)
+	if err != nil {
+		return nil, err
+	}
+	found := make(map[string]*queue.Overview, len(all))
+	for i := range all {
+		found[all[i].Tag] = &all[i]
+	}
+	var states []metrics.QueueState
+	for _, r := range o.live.Current().Queues() {
+		q := metrics.QueueState{Domain: r.Domain, Rule: r.Label(), Capacity: r.Limits[0].Queue}
+		if at := found[o.queues.AboutRule(r).Tag]; at != nil { // else it is not announced yet
+			q.Waiting, q.Failed = uint64(at.Waiting), uint64(at.Failed)
+		}
+		states = append(states, q)
+	}
+	return states, nil
+}
