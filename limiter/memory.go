@@ -157,15 +157,7 @@ func (m *Memory) unlock(set uint64) {
 // would begin.
 func (m *Memory) load(r *request, hits []Hit) error {
 	for i, d := range r.digests {
-		s := &m.shards[d.shard()]
-		c, ok := s.counters[d]
-		r.held[i] = ok
-		if ok {
-			r.slots[i].State = State{Time: c.time, Used: c.used, Previous: c.previous}
-			if len(s.logs) > 0 {
-				r.slots[i].State.Log = s.logs[d]
-			}
-		}
+		r.slots[i].State, r.held[i] = m.shards[d.shard()].state(d)
 	}
 	for i := range hits {
 		at := r.index[i]
@@ -180,6 +172,18 @@ func (m *Memory) load(r *request, hits []Hit) error {
 		}
 	}
 	return m.full(r, hits)
+}
+
+// state is what a counter holds, if it is held. s.mu is held.
+func (s *shard) state(d digest) (state State, held bool) {
+	c, ok := s.counters[d]
+	if ok {
+		state = State{Time: c.time, Used: c.used, Previous: c.previous}
+		if len(s.logs) > 0 {
+			state.Log = s.logs[d]
+		}
+	}
+	return state, ok
 }
 
 // begins tells whether the hit may begin a counter: looks, refunds and limit 0

@@ -19,6 +19,19 @@ func (s *Standby) Run(ctx context.Context, interval time.Duration) { s.memory.Ru
 
 // Decide implements Store.
 func (s *Standby) Decide(ctx context.Context, hits []Hit) ([]Decision, error) {
+	stand, err := byPolicies(hits)
+	if err != nil {
+		return nil, err
+	}
+	decisions, err := s.memory.Decide(ctx, stand)
+	for i := range decisions {
+		decisions[i].Origin = hits[i].standIn(decisions[i].Origin)
+	}
+	return decisions, err
+}
+
+// byPolicies are the hits as each policy wants them decided.
+func byPolicies(hits []Hit) ([]Hit, error) {
 	var stand []Hit // hits, where not all are FailLocal
 	for i := range hits {
 		switch {
@@ -33,13 +46,9 @@ func (s *Standby) Decide(ctx context.Context, hits []Hit) ([]Decision, error) {
 		stand[i] = hits[i].byPolicy(i)
 	}
 	if stand == nil {
-		stand = hits
+		return hits, nil
 	}
-	decisions, err := s.memory.Decide(ctx, stand)
-	for i := range decisions {
-		decisions[i].Origin = hits[i].standIn(decisions[i].Origin)
-	}
-	return decisions, err
+	return stand, nil
 }
 
 // standIn is who decided the hit where the store is away. One that found no room
@@ -55,9 +64,6 @@ func (h *Hit) standIn(origin Origin) Origin {
 	}
 	return origin
 }
-
-// Len is how many counters it holds, some of which may have ended.
-func (s *Standby) Len() int { return s.memory.Len() }
 
 // byPolicy is a hit that is answered as the policy says and counts nothing: of
 // FailAllow a look at a counter that was never used, of FailDeny a limit of 0.

@@ -2,6 +2,7 @@ package rules
 
 import (
 	"crypto/sha256"
+	"encoding/base64"
 	"encoding/binary"
 	"slices"
 
@@ -33,18 +34,36 @@ func identify(identity []byte) counterID {
 }
 
 // counterIDs returns an identity for each limit of a rule. Of the limit, only
-// algorithm and window are in it: a limit that is raised keeps what was used.
-func counterIDs(domain string, path []step, limits []limiter.Limit) []counterID {
+// algorithm and window are in it: a limit that is raised keeps what was used. The
+// generation is 0 but for rules that were reset as a whole, and then not in it.
+func counterIDs(domain string, path []step, limits []limiter.Limit, generation uint64) []counterID {
 	fixed := ruleIdentity(domain, path, "rule")
 	ids := make([]counterID, len(limits))
 	ordinals := map[string]uint64{} // of limits that count in the same way
 	for i, limit := range limits {
 		identity := appendText(slices.Clip(fixed), limit.Algorithm.String())
 		identity = appendText(identity, limit.Window.String())
-		ids[i] = identify(binary.AppendUvarint(identity, ordinals[string(identity)]))
+		ordinal := ordinals[string(identity)]
 		ordinals[string(identity)]++
+		identity = binary.AppendUvarint(identity, ordinal)
+		if generation > 0 {
+			identity = binary.AppendUvarint(identity, generation)
+		}
+		ids[i] = identify(identity)
 	}
 	return ids
+}
+
+// RuleID names a rule by its domain and path, wherever it stands: 128 bits of
+// SHA-256, in base64url.
+type RuleID string
+
+// ID is the rule's. It is that of all rules with this domain and path.
+func (r *Rule) ID() RuleID { return ruleID(r.Domain, r.path) }
+
+func ruleID(domain string, path []step) RuleID {
+	id := identify(ruleIdentity(domain, path, "rule"))
+	return RuleID(base64.RawURLEncoding.EncodeToString(id[:]))
 }
 
 // queueKey is the key of a rule's queue. What waits there stays where it is,

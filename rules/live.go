@@ -2,6 +2,7 @@ package rules
 
 import (
 	"errors"
+	"fmt"
 	"log/slog"
 	"maps"
 	"slices"
@@ -103,6 +104,26 @@ func (l *Live) Apply(source string, snap Snapshot) error {
 	return nil
 }
 
+// SetGenerations puts other Options.Generations into force, for the rules that are
+// and those that come: the counters of a rule whose generation is another begin
+// anew. Requests see it as a change of rules, whose version stays what it is.
+func (l *Live) SetGenerations(generations map[RuleID]uint64) error {
+	l.applying.Lock()
+	defer l.applying.Unlock()
+	if maps.Equal(l.options.Generations, generations) {
+		return nil
+	}
+	options := l.options.Options
+	options.Generations = maps.Clone(generations)
+	set, err := CompileWith(options, l.othersThan("")...)
+	if err != nil {
+		return fmt.Errorf("compiling the rules again to reset some: %w", err) // they have no faults
+	}
+	l.options.Options = options
+	l.current.Store(set)
+	return nil
+}
+
 // confirmed notes a snapshot of the documents that are in force already, and
 // tells whether it is one.
 func (l *Live) confirmed(source string, snap Snapshot) bool {
@@ -176,7 +197,7 @@ func joinFaults(faults Faults, err error) error {
 	return faults.asError()
 }
 
-// othersThan returns the documents in force from all other sources.
+// othersThan returns the documents in force from all other sources; "" is none.
 func (l *Live) othersThan(source string) []*Document {
 	l.mu.Lock()
 	defer l.mu.Unlock()

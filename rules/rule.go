@@ -84,7 +84,7 @@ func newRule(options Options, file string, d *draft) *Rule {
 		}
 		r.Limits = append(r.Limits, limit)
 	}
-	r.counters = counterIDs(d.domain, d.path, r.Limits)
+	r.counters = counterIDs(d.domain, d.path, r.Limits, options.generation(d.domain, d.path))
 	if draft.queue {
 		r.Overflow = queueKey(d.domain, d.path)
 	}

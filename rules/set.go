@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"iter"
 	"maps"
 	"runtime"
 	"slices"
@@ -18,6 +19,18 @@ import (
 type Options struct {
 	OnFailure   limiter.FailurePolicy // on_store_failure of rules that say none, and of overrides
 	CountDenied bool                  // count_denied of rules that do not say, and of overrides; sliding_window_log: always true by default
+
+	// Generations say how often rules were reset: their counters are others in each
+	// generation. Rules that it does not have are in generation 0. It is not to be
+	// changed.
+	Generations map[RuleID]uint64
+}
+
+func (o *Options) generation(domain string, path []step) uint64 {
+	if len(o.Generations) == 0 {
+		return 0 // saves a digest of each rule
+	}
+	return o.Generations[ruleID(domain, path)]
 }
 
 // Set is all rules of all domains, compiled. It is immutable, and safe for
@@ -75,26 +88,37 @@ func CompileWith(options Options, docs ...*Document) (*Set, error) {
 // Domains lists the names of the domains that have rules, in order.
 func (s *Set) Domains() []string { return slices.Sorted(maps.Keys(s.domains)) }
 
-// Rules lists all rules: those of a domain together, in file order.
-func (s *Set) Rules() []*Rule {
-	all := make([]*Rule, 0, s.rules)
-	for _, name := range s.Domains() {
-		all = append(all, s.domains[name].rules...)
-	}
-	return all
-}
-
 // Queues lists the rules that put into a queue what is over their limit.
 func (s *Set) Queues() []*Rule {
 	var queues []*Rule
-	for _, name := range slices.Sorted(maps.Keys(s.domains)) {
-		for _, r := range s.domains[name].rules {
-			if r.Overflow != nil {
-				queues = append(queues, r)
-			}
+	for r := range s.Rules("") {
+		if r.Overflow != nil {
+			queues = append(queues, r)
 		}
 	}
 	return queues
+}
+
+// Rules are those of a domain, or of all ("") by the names of their domains: each
+// domain's in file order.
+func (s *Set) Rules(name string) iter.Seq[*Rule] {
+	names := []string{name}
+	if name == "" {
+		names = s.Domains()
+	}
+	return func(yield func(*Rule) bool) {
+		for _, name := range names {
+			d := s.domains[name]
+			if d == nil {
+				continue
+			}
+			for _, r := range d.rules {
+				if !yield(r) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // compiler puts drafts into the trees of their domains.

@@ -123,7 +123,7 @@ rules:
 	if resp.Rule != "login" || !strings.HasPrefix(resp.Place, "rules.yaml:3:") || len(resp.Steps) != 2 || resp.Exempt || resp.Unlimited {
 		t.Fatalf("got %v", resp)
 	}
-	if st := resp.Steps[0]; string(st.Entry.Value) != "/abc" || st.How != "wildcard path=/a*" || st.Place == "" {
+	if st := resp.Steps[0]; st.Entry.Value != "/abc" || st.How != "wildcard path=/a*" || st.Place == "" {
 		t.Errorf("the first step: %v", st)
 	}
 	for i, want := range []*weirv1.Limit{

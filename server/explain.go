@@ -4,24 +4,16 @@ import (
 	"cmp"
 	"context"
 
-	"google.golang.org/grpc/codes"
-	grpcstatus "google.golang.org/grpc/status"
-	"google.golang.org/protobuf/types/known/durationpb"
-
 	weirv1 "weir/api/weir/v1"
-	"weir/limiter"
-	"weir/rules"
 )
 
 // Explain tells which rule matches a descriptor and why.
 func (a *api) Explain(_ context.Context, req *weirv1.ExplainRequest) (*weirv1.ExplainResponse, error) {
-	entries := entriesOf(req.Entries)
-	if err := validate(&rules.Request{Domain: req.Domain, Descriptors: []rules.Descriptor{{Entries: entries}}}); err != nil {
-		return nil, grpcstatus.Error(codes.InvalidArgument, err.Error())
+	request, err := oneDescriptor(req.Domain, req.Entries)
+	if err != nil {
+		return nil, err
 	}
-	if len(entries) == 0 {
-		return nil, grpcstatus.Error(codes.InvalidArgument, "there are no entries: send one at least")
-	}
+	entries := request.Descriptors[0].Entries
 	set := a.service.opts.Rules.Current()
 	x := set.Explain(req.Domain, entries)
 	if a.service.opts.CounterName != nil {
@@ -42,28 +34,10 @@ func (a *api) Explain(_ context.Context, req *weirv1.ExplainRequest) (*weirv1.Ex
 		resp.Rule, resp.Place = toValid(cmp.Or(r.Name, r.Path)), toValid(r.Place)
 		resp.Unlimited, resp.Exempt = r.Unlimited, r.Exempt
 		for i := range r.Limits {
-			resp.Limits = append(resp.Limits, limitOf(r, &r.Limits[i]))
+			limit := limitOf(&r.Limits[i].Values, r.Shadow, r.Quota)
+			limit.Counter = r.Limits[i].Counter
+			resp.Limits = append(resp.Limits, limit)
 		}
 	}
 	return resp, nil
-}
-
-func limitOf(r *rules.RuleDetails, d *rules.LimitDetails) *weirv1.Limit {
-	l := &d.Values
-	out := &weirv1.Limit{
-		Algorithm:   l.Algorithm.String(),
-		Requests:    l.Requests,
-		Window:      durationpb.New(l.Window.Length),
-		Calendar:    l.Window.Calendar.String(),
-		Burst:       l.Burst,
-		Queue:       l.Queue,
-		CountDenied: l.CountDenied,
-		Shadow:      r.Shadow,
-		Quota:       r.Quota,
-		Counter:     d.Counter,
-	}
-	if l.Window.Calendar != limiter.NoCalendar {
-		out.Timezone = l.Window.ZoneName()
-	}
-	return out
 }

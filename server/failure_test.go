@@ -71,7 +71,7 @@ func TestErrorsOfAStoreBecomeCodes(t *testing.T) {
 	}{
 		{"a store that cannot be reached", fmt.Errorf("%w: dial: refused", limiter.ErrUnavailable), codes.Unavailable, http.StatusServiceUnavailable},
 		{"the caller's deadline", fmt.Errorf("asking: %w", context.DeadlineExceeded), codes.DeadlineExceeded, http.StatusGatewayTimeout},
-		{"the caller left", context.Canceled, codes.Canceled, http.StatusInternalServerError},
+		{"the caller left", context.Canceled, codes.Canceled, 499},
 		{"anything else", io.ErrClosedPipe, codes.Internal, http.StatusInternalServerError},
 	} {
 		t.Run(x.remark, func(t *testing.T) {

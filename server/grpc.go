@@ -28,12 +28,14 @@ type GRPCOptions struct {
 	Health           *Health       // nil: one that knows of no store
 	Certificates     *Certificates // nil: plain text
 	Stats            stats.Handler // is told of each call, for traces; nil: nobody is
+	Access           *Access       // to the methods for operators; nil: that of the zero AccessOptions
 }
 
 // GRPC is the gRPC server: RateLimitService, weir.v1, health.
 type GRPC struct {
 	*grpc.Server
 	*Health
+	service *Service
 }
 
 // maxHeaderList bounds what a call's headers take in memory. A message has at most
@@ -63,8 +65,8 @@ func NewGRPC(s *Service, opts GRPCOptions) *GRPC {
 		grpc.MaxConcurrentStreams(s.maxStreams()),
 		grpc.MaxHeaderListSize(maxHeaderList),
 		grpc.ConnectionTimeout(5 * time.Second), // for who connects and says nothing, with TLS or without: a stop waits for it
-		grpc.UnaryInterceptor(s.recoverUnary),
-		grpc.StreamInterceptor(s.recoverStream),
+		grpc.ChainUnaryInterceptor(s.recoverUnary, opts.Access.unary),
+		grpc.ChainStreamInterceptor(s.recoverStream, opts.Access.stream),
 		// Envoy pings idle connections as often as it is told to.
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 500 * time.Millisecond, PermitWithoutStream: true}),
 		grpc.KeepaliveParams(keepalive.ServerParameters{
@@ -77,12 +79,12 @@ func NewGRPC(s *Service, opts GRPCOptions) *GRPC {
 	if opts.Stats != nil {
 		serverOptions = append(serverOptions, grpc.StatsHandler(opts.Stats))
 	}
-	g := &GRPC{Server: grpc.NewServer(serverOptions...), Health: cmp.Or(opts.Health, NewHealth())}
+	g := &GRPC{Server: grpc.NewServer(serverOptions...), Health: cmp.Or(opts.Health, NewHealth()), service: s}
 	s.register(g)
-	weirv1.RegisterWeirServiceServer(g, &api{service: s})
-	healthpb.RegisterHealthServer(g, g.Health.server)
+	weirv1.RegisterWeirServiceServer(blaming{g.Server}, &api{service: s})
+	healthpb.RegisterHealthServer(blaming{g.Server}, g.Health.server)
 	if opts.Reflection {
-		reflection.Register(g)
+		reflection.Register(blaming{g.Server})
 	}
 	return g
 }
@@ -93,6 +95,7 @@ func NewGRPC(s *Service, opts GRPCOptions) *GRPC {
 func (g *GRPC) Drain(delay, limit time.Duration) bool {
 	g.Health.server.Shutdown()
 	time.Sleep(delay)
+	g.service.EndWatches()
 	done := make(chan struct{})
 	go func() { defer close(done); g.GracefulStop() }()
 	select {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"net/http/pprof"
 	"strings"
 
 	rls "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
@@ -24,10 +25,12 @@ type HTTPOptions struct {
 	Ready   func() (report string, err error) // nil error: rules are loaded; the report, in lines, says which
 	Rules   func() any                        // what /rules shows, as JSON
 	Metrics http.Handler                      // /metrics; nil: there are none
+	Access  *Access                           // to what is for operators: most of /v1, and /debug/pprof; nil: that of the zero AccessOptions
 }
 
-// NewHTTP serves /healthz, /readyz, /healthcheck, /rules, /metrics and /json; without a
-// service, which is while it starts, all but /json.
+// NewHTTP serves /healthz, /readyz, /healthcheck, /rules, /metrics, /json, /v1 and
+// /debug/pprof; without a service, which is while it starts, all but /json and the
+// methods of /v1.
 func NewHTTP(s *Service, opts HTTPOptions) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "ok\n") })
@@ -56,6 +59,8 @@ func NewHTTP(s *Service, opts HTTPOptions) http.Handler {
 	if opts.Metrics != nil {
 		mux.Handle("GET /metrics", opts.Metrics)
 	}
+	mux.Handle("/v1/", newV1(s, opts.Access))
+	mux.Handle("/debug/pprof/", opts.Access.Operators("/debug/pprof", profiles()))
 	if s == nil {
 		mux.HandleFunc("POST /json", func(w http.ResponseWriter, _ *http.Request) {
 			http.Error(w, "starting: nothing is decided yet, see /readyz", http.StatusServiceUnavailable)
@@ -63,6 +68,17 @@ func NewHTTP(s *Service, opts HTTPOptions) http.Handler {
 		return mux
 	}
 	mux.HandleFunc("POST /json", s.serveJSON)
+	return mux
+}
+
+// profiles are those of net/http/pprof, which are elsewhere only by its import.
+func profiles() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("/debug/pprof/", pprof.Index)
+	mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
+	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
+	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
+	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
 	return mux
 }
 
@@ -152,6 +168,12 @@ func httpStatus(c codes.Code) int {
 		return http.StatusServiceUnavailable
 	case codes.DeadlineExceeded:
 		return http.StatusGatewayTimeout
+	case codes.Unauthenticated:
+		return http.StatusUnauthorized
+	case codes.PermissionDenied:
+		return http.StatusForbidden
+	case codes.Canceled:
+		return 499 // as the gateway says it; who left does not read it
 	}
 	return http.StatusInternalServerError
 }

@@ -54,16 +54,12 @@ func overflow(p *rules.Plan, decisions []limiter.Decision) (rule *rules.Rule, co
 
 // Enqueue puts a request into the queue of the rule that a descriptor matches.
 func (a *api) Enqueue(ctx context.Context, req *weirv1.EnqueueRequest) (*weirv1.EnqueueResponse, error) {
-	entries := entriesOf(req.Entries)
+	request, err := oneDescriptor(req.Domain, req.Entries)
+	if err != nil {
+		return nil, err
+	}
 	var plan rules.Plan
-	request := rules.Request{Domain: req.Domain, Descriptors: []rules.Descriptor{{Entries: entries}}}
-	if err := validate(&request); err != nil {
-		return nil, grpcstatus.Error(codes.InvalidArgument, err.Error())
-	}
-	if len(entries) == 0 {
-		return nil, grpcstatus.Error(codes.InvalidArgument, "there are no entries: send one at least")
-	}
-	a.service.opts.Rules.Current().Plan(&request, &plan)
+	a.service.opts.Rules.Current().Plan(request, &plan)
 	rule := plan.Matches[0].Rule
 	switch {
 	case a.service.opts.Queue == nil:

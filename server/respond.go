@@ -14,7 +14,15 @@ func (s *Service) respond(c *call, decisions []limiter.Decision, passes bool) {
 	for i := range p.Matches {
 		a.statuses = append(a.statuses, statusOf(p, &p.Matches[i], decisions))
 	}
-	told := telling(p.Hits, decisions)
+	told := s.hint(c, decisions)
+	a.metadata = s.metadata(c, decisions, told)
+}
+
+// hint adds what the response to the client and the request to the upstream are to
+// carry. It returns the hit that they tell of; -1: none.
+func (s *Service) hint(c *call, decisions []limiter.Decision) (told int) {
+	a, p := &c.answer, &c.plan
+	told = telling(p.Hits, decisions)
 	if told >= 0 {
 		s.addHeaders(c, decisions, told)
 		if s.opts.UpstreamHeaders && !a.over {
@@ -26,7 +34,7 @@ func (s *Service) respond(c *call, decisions []limiter.Decision, passes bool) {
 	} else if !s.opts.Shadow {
 		s.addOverflow(c, decisions)
 	}
-	a.metadata = s.metadata(c, decisions, told)
+	return told
 }
 
 // statusOf is one descriptor's: of several limits, the strictest is shown.

@@ -21,6 +21,7 @@ import (
 	"weir/limiter"
 	"weir/rules"
 	"weir/server/metrics"
+	"weir/server/top"
 )
 
 // Rules is where the rule set in force comes from: one load, no lock.
@@ -50,6 +51,10 @@ type Options struct {
 
 	Queue       Queue                               // takes what is over the limit of rules with over_limit: queue; nil: they refuse it
 	CounterName func(key, queue limiter.Key) string // what the store calls a counter, for Explain; nil: not told
+
+	Top        *top.Top                                             // counts refusals, for Top; nil: nothing does
+	ResetRules func(ctx context.Context, reset []*rules.Rule) error // has all counters of the rules begin anew, for Reset; nil: it cannot
+	Status     Status                                               // what Stats and ListRules tell beside
 }
 
 // Queue is where requests go that are over the limit of a rule with an Overflow. It
@@ -76,6 +81,9 @@ type Service struct {
 	told  refusalLog
 
 	shedding *shedding
+	started  time.Time
+	stopping chan struct{} // closed by EndWatches
+	stop     sync.Once
 }
 
 // NewService returns the service of these options.
@@ -91,6 +99,7 @@ func NewService(opts Options) *Service {
 	}
 	return &Service{
 		opts: opts, names: opts.Headers.names(), calls: &calls{}, told: newRefusalLog(&opts), shedding: newShedding(opts.MaxInFlight),
+		started: time.Now(), stopping: make(chan struct{}),
 	}
 }
 
@@ -219,8 +228,32 @@ func (s *Service) judge(ctx context.Context, c *call) ([]limiter.Decision, bool,
 		err = s.hold(ctx, decisions, &c.measured)
 	default:
 		s.told.refused(c, decisions)
+		s.noteRefusals(c, decisions)
 	}
 	return decisions, passes, err
+}
+
+// noteRefusals counts the counters that refused the request. Those of one rule's
+// limits for the same values are one.
+func (s *Service) noteRefusals(c *call, decisions []limiter.Decision) {
+	if s.opts.Top == nil {
+		return
+	}
+	for i := range c.plan.Matches {
+		m := &c.plan.Matches[i]
+		for h := m.First; h < m.First+m.Hits; h++ {
+			hit := &c.plan.Hits[h]
+			if decisions[h].Allowed || hit.Shadow || hit.Refund {
+				continue
+			}
+			rule := ""
+			if r := c.plan.Rules[h]; r != nil {
+				rule = r.Label()
+			}
+			s.opts.Top.Add(&top.Refusal{Counter: c.plan.Hits[m.First].Key, Domain: c.request.Domain, Rule: rule, Entries: c.request.Descriptors[i].Entries})
+			break
+		}
+	}
 }
 
 // deadlineMargin is what must be left of the caller's deadline when a held
@@ -239,7 +272,7 @@ func (s *Service) offerPatience(ctx context.Context, hits []limiter.Hit) (releas
 		if s.opts.Shadow && h.OnFailure == limiter.FailError {
 			h.OnFailure = limiter.FailAllow // nothing refuses, also by failing
 		}
-		if h.Overflow != nil && (s.opts.Queue == nil || !s.opts.Queue.Ready()) {
+		if s.cannotQueue(h) {
 			h.Overflow = nil
 			continue // refused, not held: its rule does not say so
 		}
@@ -260,6 +293,11 @@ func (s *Service) offerPatience(ctx context.Context, hits []limiter.Hit) (releas
 		h.MaxDelay = patience
 	}
 	return release
+}
+
+// cannotQueue tells of a hit whose queue cannot take anything now.
+func (s *Service) cannotQueue(h *limiter.Hit) bool {
+	return h.Overflow != nil && (s.opts.Queue == nil || !s.opts.Queue.Ready())
 }
 
 func untilDeadline(ctx context.Context) time.Duration {

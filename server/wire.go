@@ -217,6 +217,9 @@ func readWrapped(w wire, v *uint64) error {
 // script of one at a time. Envoy sends a handful.
 const maxDescriptors = 1000
 
+// maxEntries bounds how many entries they have in all.
+const maxEntries = 10_000
+
 // validate says what a well-formed request lacks.
 func validate(r *rules.Request) error {
 	if r.Domain == "" {
@@ -228,7 +231,11 @@ func validate(r *rules.Request) error {
 	if len(r.Descriptors) == 0 {
 		return errors.New("there are no descriptors: send one at least")
 	}
+	entries := 0
 	for i := range r.Descriptors {
+		if entries += len(r.Descriptors[i].Entries); entries > maxEntries {
+			return fmt.Errorf("the descriptors have more than %d entries in all, the most that a request may have", maxEntries)
+		}
 		for j := range r.Descriptors[i].Entries {
 			if r.Descriptors[i].Entries[j].Key == "" {
 				return fmt.Errorf("descriptor %d: entry %d has an empty key", i+1, j+1)

@@ -47,6 +47,7 @@ type serveConfig struct {
 	maxConnectionAge   time.Duration
 	reflection         bool
 	tls                tlsFlags
+	admin              adminFlags
 
 	answer      answerFlags
 	charge      choice
@@ -84,6 +85,7 @@ func (c *serveConfig) addFlags(f *pflag.FlagSet) {
 	f.DurationVar(&c.maxConnectionAge, "max-connection-age", 0, "close gRPC connections gently at about this age, so that load spreads over instances (0: never)")
 	f.BoolVar(&c.reflection, "reflection", false, "let gRPC clients list the services")
 	c.tls.addFlags(f)
+	c.admin.addFlags(f)
 
 	f.StringVar(&c.register, "register", "", "register this instance in Consul, with its gRPC health check: consul://host:port of the agent")
 	f.StringVar(&c.registerService, "register-service", defaultService, "the name of the service to register under")
@@ -114,7 +116,7 @@ func (c *serveConfig) complete(f *pflag.FlagSet) error {
 			return err
 		}
 	}
-	if err := cmp.Or(c.checkRules(), c.checkRegister(), c.answer.complete(), c.tls.complete(f), c.queue.complete(c.store), checkStoreTLS(f, c.store), c.metrics.complete()); err != nil {
+	if err := cmp.Or(c.checkRules(), c.checkRegister(), c.answer.complete(), c.tls.complete(f), c.admin.complete(f), c.queue.complete(c.store), checkStoreTLS(f, c.store), c.metrics.complete()); err != nil {
 		return err
 	}
 	var err error

@@ -5,13 +5,14 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	rlcommon "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	rls "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"github.com/spf13/cobra"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/connectivity"
+	"google.golang.org/grpc/metadata"
 	grpcstatus "google.golang.org/grpc/status"
 
 	"weir/queue"
@@ -25,6 +26,7 @@ type decideConfig struct {
 	hits    uint32
 	times   int
 	timeout time.Duration
+	details bool
 	tls     clientTLSFlags
 }
 
@@ -36,7 +38,8 @@ func newDecide() *cobra.Command {
 		Long: `Ask a running server whether a request may pass, as Envoy does, and print the
 decision. The entries make up one descriptor, in this order; a comma standing
 alone begins another one. The request is charged like any other. A refusal is an
-answer too: the exit code is 0.`,
+answer too: the exit code is 0. Any server of Envoy's RateLimitService will do; with
+--details it is weir.v1 that is asked, and each limit tells what it says.`,
 		Example: `  weir decide default endpoint=/api/posts user=alice --times 3
   weir decide default endpoint=/api/login , remote_address=192.0.2.7`,
 		Args: atLeast(2, "a domain and one key=value at least"),
@@ -51,6 +54,9 @@ answer too: the exit code is 0.`,
 			if c.timeout <= 0 {
 				return usagef("--timeout %v: it is over 0", c.timeout)
 			}
+			if c.details {
+				return decideDetails(cmd.Context(), cmd.OutOrStdout(), c, args[0], descriptors)
+			}
 			return decide(cmd.Context(), cmd.OutOrStdout(), c, requestOf(args[0], descriptors, c.hits))
 		},
 	}
@@ -59,6 +65,7 @@ answer too: the exit code is 0.`,
 	f.Uint32Var(&c.hits, "hits", 0, "the cost of the request (0: unset, which counts as 1)")
 	f.IntVar(&c.times, "times", 1, "ask so often, one after another")
 	f.DurationVar(&c.timeout, "timeout", 5*time.Second, "how long to wait for each answer")
+	f.BoolVar(&c.details, "details", false, "ask weir.v1, and print what each limit says, to the millisecond")
 	c.tls.addGRPCFlags(f)
 	return cmd
 }
@@ -117,8 +124,14 @@ func decide(ctx context.Context, w io.Writer, c decideConfig, req *rls.RateLimit
 	return nil
 }
 
+// connection is a gRPC connection that notes whether anybody has answered on it.
+type connection struct {
+	*grpc.ClientConn
+	answered atomic.Bool
+}
+
 // connect returns a connection that is dialled when it is first used.
-func connect(addr string, t *clientTLSFlags) (*grpc.ClientConn, error) {
+func connect(addr string, t *clientTLSFlags, options ...grpc.DialOption) (*connection, error) {
 	if err := checkAddr("--addr", addr); err != nil {
 		return nil, err
 	}
@@ -126,17 +139,29 @@ func connect(addr string, t *clientTLSFlags) (*grpc.ClientConn, error) {
 	if err != nil {
 		return nil, err
 	}
-	conn, err := grpc.NewClient(addr, grpc.WithTransportCredentials(creds))
-	if err != nil {
+	conn := &connection{}
+	options = append(options, grpc.WithTransportCredentials(creds), grpc.WithUnaryInterceptor(conn.noteAnswer))
+	if conn.ClientConn, err = grpc.NewClient(addr, options...); err != nil {
 		return nil, usagef("--addr %s: %w", addr, err)
 	}
 	return conn, nil
 }
 
+// noteAnswer is a grpc.UnaryClientInterceptor. What a server answers comes with
+// headers, be it an error; what grpc makes up has none.
+//
+//nolint:revive // the arguments are grpc's
+func (c *connection) noteAnswer(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+	var header, trailer metadata.MD
+	err := invoke(ctx, method, req, reply, conn, append(opts, grpc.Header(&header), grpc.Trailer(&trailer))...)
+	c.answered.Store(err == nil || len(header)+len(trailer) > 0)
+	return err
+}
+
 // askFailed tells of a call that failed, and what to do if nobody was there.
-func askFailed(conn *grpc.ClientConn, addr string, t *clientTLSFlags, err error) error {
+func askFailed(conn *connection, addr string, t *clientTLSFlags, err error) error {
 	st := grpcstatus.Convert(err)
-	if conn.GetState() != connectivity.Ready {
+	if !conn.answered.Load() {
 		if hint := t.hint(st.Message()); hint != "" {
 			return fmt.Errorf("asking %s: %s; %s", addr, st.Message(), hint)
 		}

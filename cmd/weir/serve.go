@@ -21,6 +21,8 @@ import (
 	"weir/limiter/redis"
 	"weir/rules"
 	"weir/server"
+	"weir/server/metrics"
+	"weir/server/top"
 	"weir/server/tracing"
 )
 
@@ -34,8 +36,9 @@ func newServe() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "serve rate limit decisions over gRPC and HTTP",
-		Long: `Serve Envoy's RateLimitService over gRPC, and /healthz, /readyz, /rules, /metrics
-and /json over HTTP. With no flags: counters in memory and an embedded sample of rules.`,
+		Long: `Serve Envoy's RateLimitService and weir.v1 over gRPC; and /healthz, /readyz, /rules,
+/metrics, /json, and weir.v1 as JSON under /v1 over HTTP. With no flags: counters in
+memory and an embedded sample of rules.`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := c.complete(cmd.Flags()); err != nil {
@@ -93,7 +96,7 @@ func (c *serveConfig) serve(ctx context.Context, traces *tracing.Tracing, log *s
 	defer httpListener.Close()
 	ready, health := &readiness{live: live, sources: sources}, server.NewHealth()
 	web := newWeb(server.HTTPOptions{
-		Ready: ready.report, Rules: func() any { return live.Status() }, Metrics: c.metrics.handler(counting),
+		Ready: ready.report, Rules: func() any { return live.Status() }, Metrics: c.metrics.handler(counting), Access: c.admin.access,
 	}, c.tls.forHTTP(certs), log)
 	web.around = traces.HTTP
 	background.Go(func() error { return web.serve(httpListener) })
@@ -108,26 +111,20 @@ func (c *serveConfig) serve(ctx context.Context, traces *tracing.Tracing, log *s
 	if err != nil {
 		return err
 	}
-	store, closeStore, err := openStore(ctx, background, c, log, health, counting)
+	store, err := openStore(ctx, background, c, log, health, counting)
 	if err != nil {
 		return err
 	}
-	defer closeStore()
+	defer store.close()
 
 	queues, err := openQueues(ctx, background, c, c.tls.forHTTP(certs), live, log, counting)
 	if err != nil {
 		return err
 	}
 	defer queues.close()
-	service := server.NewService(server.Options{
-		Rules: live, Store: store, Shadow: c.shadow, MaxHeld: orNone(c.maxHeld), MaxInFlight: orNone(c.maxInFlight), Logger: log,
-		Metrics: counting, OnShed: counting.Shed, LogRefused: c.logs.refused, LogValues: c.logs.values,
-		Headers: c.answer.headerOptions(), Denied: c.answer.deniedOptions(), Metadata: c.answer.metadataStyle(), UpstreamHeaders: c.answer.upstreamHeaders,
-		Queue: queues.forDecisions(), Tracer: traces.Tracer(),
-		CounterName: redis.NewNaming(c.keyPrefix, c.keySecret).Counter,
-	})
+	service := newService(ctx, background, c, parts{live, store, queues, counting, traces, log})
 	grpcServer, grpcListener, err := serveGRPC(ctx, background, c, service, server.GRPCOptions{
-		MaxConnectionAge: c.maxConnectionAge, Reflection: c.reflection, Health: health, Certificates: certs, Stats: traces.GRPC(),
+		MaxConnectionAge: c.maxConnectionAge, Reflection: c.reflection, Health: health, Certificates: certs, Access: c.admin.access, Stats: traces.GRPC(),
 	})
 	if err != nil {
 		return err
@@ -167,6 +164,30 @@ func (c *serveConfig) logger(w io.Writer) *slog.Logger {
 		log.Warn("compat: " + note) // their own default shows no less
 	}
 	return log
+}
+
+// parts are what serve has opened.
+type parts struct {
+	live     *rules.Live
+	store    *openedCounters
+	queues   *queueServing
+	counting *metrics.Metrics
+	traces   *tracing.Tracing
+	log      *slog.Logger
+}
+
+// newService is what decides, by the rules in force and the counters of the store.
+func newService(ctx context.Context, background *errgroup.Group, c *serveConfig, p parts) *server.Service {
+	reset := &resets{live: p.live, store: p.store.redis, log: p.log}
+	reset.start(ctx, background)
+	return server.NewService(server.Options{
+		Rules: p.live, Store: p.store.Store, Shadow: c.shadow, MaxHeld: orNone(c.maxHeld), MaxInFlight: orNone(c.maxInFlight), Logger: p.log,
+		Metrics: p.counting, OnShed: p.counting.Shed, LogRefused: c.logs.refused, LogValues: c.logs.values,
+		Headers: c.answer.headerOptions(), Denied: c.answer.deniedOptions(), Metadata: c.answer.metadataStyle(), UpstreamHeaders: c.answer.upstreamHeaders,
+		Queue: p.queues.forDecisions(), Tracer: p.traces.Tracer(),
+		CounterName: redis.NewNaming(c.keyPrefix, c.keySecret).Counter,
+		Top:         top.New(top.Options{}), ResetRules: reset.Reset, Status: statusOf(c, p),
+	})
 }
 
 // serveGRPC serves until it is drained.
@@ -232,7 +253,7 @@ func announce(w io.Writer, c *serveConfig, live *rules.Live, grpcAddr, httpAddr,
 	fmt.Fprintf(w, "weir %s serves %s in %s from %s, counters in %s\n", versionText(), count(n, "rule"), count(domains, "domain"), from, redis.Redact(c.store))
 	grpcTLS, httpTLS := c.tls.words()
 	fmt.Fprintf(w, "  gRPC %s  (%senvoy.service.ratelimit.v3.RateLimitService, weir.v1, health)\n", grpcAddr, grpcTLS)
-	paths := "/healthz /readyz /rules /json"
+	paths := "/healthz /readyz /rules /json /v1"
 	if c.metrics.on.value == "on" {
 		paths += " /metrics"
 	}

@@ -24,7 +24,7 @@ const sweepInterval = 5 * time.Second
 const connectLimit = 2 * time.Second
 
 // openStore opens the store that the flags name.
-func openStore(ctx context.Context, background *errgroup.Group, c *serveConfig, log *slog.Logger, health *server.Health, counting *metrics.Metrics) (limiter.Store, func(), error) {
+func openStore(ctx context.Context, background *errgroup.Group, c *serveConfig, log *slog.Logger, health *server.Health, counting *metrics.Metrics) (*openedCounters, error) {
 	opts := memoryOptions(c, log)
 	countMemory(&opts, counting)
 	if c.store == memoryStore {
@@ -34,7 +34,7 @@ func openStore(ctx context.Context, background *errgroup.Group, c *serveConfig, 
 		})
 		background.Go(func() error { m.Run(ctx, sweepInterval); return nil })
 		health.SetStore(true)
-		return m, func() {}, nil
+		return &openedCounters{Store: m, held: m.Len, healthy: func() bool { return true }, close: func() {}}, nil
 	}
 	health.SetStore(true) // until its breaker opens
 	goredis.SetLogger(clientLog{log})
@@ -55,21 +55,21 @@ func openStore(ctx context.Context, background *errgroup.Group, c *serveConfig, 
 		Events:    storeEvents(counting, health),
 	})
 	if errors.Is(err, redis.ErrURL) {
-		return nil, nil, usagef("--store: %w", err)
+		return nil, usagef("--store: %w", err)
 	}
 	if err != nil {
-		return nil, nil, fmt.Errorf("opening the store: %w", err)
+		return nil, fmt.Errorf("opening the store: %w", err)
 	}
 	counting.ExpectStoreFailures(redis.Reasons()...)
 	counting.WatchStore(func() metrics.StoreState {
 		up := store.Healthy()
 		return metrics.StoreState{Up: up, BreakerOpen: !up, Counters: standby.Len(), MaxCounters: c.memoryMaxCounters, DenyCached: store.DenyCached()}
 	})
-	return store, func() {
+	return &openedCounters{Store: store, redis: store, held: standby.Len, healthy: store.Healthy, close: func() {
 		if err := store.Close(); err != nil {
 			log.Warn("closing the store", "err", err)
 		}
-	}, nil
+	}}, nil
 }
 
 // clientLog takes what the Redis client would print by itself: details of what

@@ -60,6 +60,8 @@ func Run(t *testing.T, opts Options) {
 		{"HoldsNothing", testHoldsNothing},
 		{"Calendar", testCalendar},
 		{"ClockStepsBack", testClockStepsBack},
+		{"Reset", testReset},
+		{"Peek", testPeek},
 		{"ParallelExact", testParallelExact},
 		{"ParallelAllOrNothing", testParallelAllOrNothing},
 	} {
@@ -116,7 +118,11 @@ func (s *suite) at(sinceStart time.Duration) { s.clock.Set(start.Add(sinceStart)
 // "refuse left=0 retry=35s" (see Match).
 func (s *suite) want(remark, wants string, hits ...limiter.Hit) {
 	s.Helper()
-	decisions := s.decide(hits...)
+	s.match(remark, wants, s.decide(hits...))
+}
+
+func (s *suite) match(remark, wants string, decisions []limiter.Decision) {
+	s.Helper()
 	for i, want := range strings.Split(wants, "|") {
 		if err := Match(want, decisions[i]); err != nil {
 			s.Errorf("%s: hit %d: %v", remark, i, err)

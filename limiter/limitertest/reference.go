@@ -40,9 +40,19 @@ func (r *Reference) Decide(ctx context.Context, hits []limiter.Hit) ([]limiter.D
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	var keys []string
-	var slots []limiter.Slot
-	index := make([]int, len(hits))
+	keys, slots, index := r.gather(hits)
+	decisions := limiter.Evaluate(hits, index, slots, r.now(), r.opts)
+	for i, key := range keys {
+		if slots[i].Changed {
+			r.states[key] = slots[i].State
+		}
+	}
+	return decisions, nil
+}
+
+// gather finds the counters of the hits.
+func (r *Reference) gather(hits []limiter.Hit) (keys []string, slots []limiter.Slot, index []int) {
+	index = make([]int, len(hits))
 	for i, h := range hits {
 		key := string(h.Key)
 		at := slices.Index(keys, key)
@@ -53,13 +63,35 @@ func (r *Reference) Decide(ctx context.Context, hits []limiter.Hit) ([]limiter.D
 		}
 		index[i] = at
 	}
-	decisions := limiter.Evaluate(hits, index, slots, r.now(), r.opts)
-	for i, key := range keys {
-		if slots[i].Changed {
-			r.states[key] = slots[i].State
+	return keys, slots, index
+}
+
+// Peek implements limiter.Peeker.
+func (r *Reference) Peek(ctx context.Context, hits []limiter.Hit) ([]limiter.Decision, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	_, slots, index := r.gather(hits)
+	return limiter.Foresee(hits, index, slots, r.now()), nil
+}
+
+// Reset implements limiter.Resetter. It tells of all that were ever charged, and
+// have not been reset since.
+func (r *Reference) Reset(ctx context.Context, counters []limiter.Counter) (held int, err error) {
+	if err := ctx.Err(); err != nil {
+		return 0, err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, c := range counters {
+		if _, ok := r.states[string(c.Key)]; ok {
+			delete(r.states, string(c.Key))
+			held++
 		}
 	}
-	return decisions, nil
+	return held, nil
 }
 
 // At returns a copy whose clock stands at now. What is asked of it leaves r as

@@ -184,14 +184,22 @@ func (s *Store) Decide(ctx context.Context, hits []limiter.Hit) ([]limiter.Decis
 	return decisions, nil
 }
 
-// failed decides by the failure policies what Redis did not. A caller that left
-// says nothing of Redis, unless Redis let its deadline pass.
+// failed decides by the failure policies what Redis did not.
 func (s *Store) failed(ctx context.Context, hits []limiter.Hit, err error, waited time.Duration) ([]limiter.Decision, error) {
+	if left := s.note(ctx, err, waited); left != nil {
+		return nil, left
+	}
+	return s.opts.Local.Decide(ctx, hits)
+}
+
+// note tells of a failure of Redis, or returns the error of a caller that left:
+// that says nothing of Redis, unless Redis let its deadline pass.
+func (s *Store) note(ctx context.Context, err error, waited time.Duration) error {
 	if left := ctx.Err(); left != nil {
 		if errors.Is(left, context.DeadlineExceeded) && waited >= s.opts.Timeout/2 {
 			s.breaker.failed(errTimeout)
 		}
-		return nil, left
+		return left
 	}
 	if strings.Contains(err.Error(), "user_script") && goredis.HasErrorPrefix(err, "ERR") {
 		s.log.Error("a script failed on a key of ours that holds something else; delete the key", "err", err) // Redis itself is there
@@ -205,7 +213,7 @@ func (s *Store) failed(ctx context.Context, hits []limiter.Hit, err error, waite
 		s.opts.Events.Waited(waited)
 	}
 	s.log.Debug("Redis did not decide", "err", err)
-	return s.opts.Local.Decide(ctx, hits)
+	return nil
 }
 
 // ask lets Redis decide the hits.

@@ -312,7 +312,7 @@ func TestTheCatalogIsWhatIsServed(t *testing.T) {
 	m.ask("default", "a=1", passed)
 	m.Shed("deadline")
 	m.StoreFailed("timeout")
-	m.Ingested(m.live.Current().Rules()[0], 202)
+	m.Ingested(slices.Collect(m.live.Current().Rules(""))[0], 202)
 	m.WatchStore(func() StoreState { return StoreState{} })
 	m.WatchCertificate(time.Now)
 	m.queueStates.Store(&[]QueueState{{Domain: "d", Rule: "r"}})

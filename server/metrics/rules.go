@@ -3,6 +3,7 @@ package metrics
 import (
 	"fmt"
 	"hash/fnv"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"unicode/utf8"
@@ -70,7 +71,7 @@ func (m *Metrics) follow(set *rules.Set) {
 		domains[text(name)] = true
 		names[ruleName{text(name), override}] = true
 	}
-	all := set.Rules()
+	all := slices.Collect(set.Rules(""))
 	for _, r := range all {
 		names[nameOf(r)] = true
 	}

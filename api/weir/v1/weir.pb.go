@@ -164,7 +164,7 @@ type CheckRequest struct {
 	// The container of rules that is asked. Not empty; a domain that has no rules
 	// lets every request pass.
 	Domain string `protobuf:"bytes,1,opt,name=domain,proto3" json:"domain,omitempty"`
-	// One at least.
+	// 1 to 1,000, with 10,000 entries in all at most.
 	Descriptors []*Descriptor `protobuf:"bytes,2,rep,name=descriptors,proto3" json:"descriptors,omitempty"`
 	// The cost of descriptors that have none of their own; 0 is unset, and means
 	// 1.

@@ -66,7 +66,8 @@ type WeirServiceClient interface {
 	// CheckBatch decides several requests, each for itself as Check does, at the same
 	// time. Where one is held for its turn, so is the answer. Errors of single
 	// requests stand in their results. Errors of the whole:
-	//   - INVALID_ARGUMENT: no requests, or over 1,000.
+	//   - INVALID_ARGUMENT: no requests, over 1,000, or over 10,000 descriptors in
+	//     all.
 	CheckBatch(ctx context.Context, in *CheckBatchRequest, opts ...grpc.CallOption) (*CheckBatchResponse, error)
 	// Peek tells what the counters of a request hold. It charges nothing. Errors are
 	// those of Check.
@@ -258,7 +259,8 @@ type WeirServiceServer interface {
 	// CheckBatch decides several requests, each for itself as Check does, at the same
 	// time. Where one is held for its turn, so is the answer. Errors of single
 	// requests stand in their results. Errors of the whole:
-	//   - INVALID_ARGUMENT: no requests, or over 1,000.
+	//   - INVALID_ARGUMENT: no requests, over 1,000, or over 10,000 descriptors in
+	//     all.
 	CheckBatch(context.Context, *CheckBatchRequest) (*CheckBatchResponse, error)
 	// Peek tells what the counters of a request hold. It charges nothing. Errors are
 	// those of Check.

@@ -1,0 +1,182 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"weir/limiter"
+)
+
+// What operators do to counters. None of it is on the way of a request.
+
+var (
+	_ limiter.Resetter = (*Store)(nil)
+	_ limiter.Peeker   = (*Store)(nil)
+)
+
+// operatorTimeout is the longest that an operator waits, in the end for nothing.
+const operatorTimeout = 2 * time.Second
+
+// Reset implements limiter.Resetter in one round trip; on a cluster in one to each
+// node, at the same time. Other instances see it at once, but for what their deny
+// caches remember, and their counters for the time that Redis is away.
+func (s *Store) Reset(ctx context.Context, counters []limiter.Counter) (held int, err error) {
+	if len(counters) == 0 {
+		return 0, ctx.Err()
+	}
+	if _, err := s.opts.Local.Reset(ctx, counters); err != nil {
+		return 0, err
+	}
+	defer func() {
+		for _, c := range counters {
+			s.denied.forget(s.naming.hash(c.Key, c.Overflow)) // also what was refused while it was under way
+		}
+	}()
+	var gone []*goredis.IntCmd
+	err = s.operate(ctx, "resetting counters", func(ctx context.Context) error {
+		p := s.pipe.client.Pipeline()
+		for _, c := range counters {
+			gone = append(gone, p.Unlink(ctx, s.naming.Counter(c.Key, c.Overflow)))
+		}
+		_, err := p.Exec(ctx)
+		return err
+	})
+	if err != nil {
+		return 0, err
+	}
+	for _, n := range gone {
+		held += int(n.Val())
+	}
+	return held, nil
+}
+
+// Peek implements limiter.Peeker: the scripts take the hits for the part of a
+// request that another part has refused.
+func (s *Store) Peek(ctx context.Context, hits []limiter.Hit) ([]limiter.Decision, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	if s.breaker.isOpen() {
+		return s.opts.Local.Peek(ctx, hits)
+	}
+	plain := make([]limiter.Hit, len(hits))
+	for i, h := range hits {
+		h.Limit.CountDenied = false // else a refusal would be charged
+		plain[i] = h
+	}
+	began := time.Now()
+	decisions, err := s.foresee(ctx, plain)
+	if err != nil {
+		if err := s.note(ctx, err, time.Since(began)); err != nil {
+			return nil, err
+		}
+		return s.opts.Local.Peek(ctx, hits)
+	}
+	s.breaker.succeeded()
+	return decisions, nil
+}
+
+func (s *Store) foresee(ctx context.Context, hits []limiter.Hit) ([]limiter.Decision, error) {
+	if s.cluster {
+		parts := s.split(hits)
+		decisions := make([]limiter.Decision, len(hits))
+		s.runParts(ctx, parts, modeRefused)
+		return decisions, collect(parts, decisions)
+	}
+	var r request
+	r.gather(s.naming, hits)
+	a, err := s.run(ctx, &s.scripts.multi, modeRefused, &r, hits, time.Now())
+	return a.decisions, err
+}
+
+// Generations tell how often things were reset as a whole, by their names: a hash
+// in Redis, that all instances with the same key prefix share.
+type Generations struct {
+	Version uint64            // grows with each reset; 0: there was none
+	Of      map[string]uint64 // from 1 on; what was never reset is left out
+}
+
+// The hash of generations has a field for each name, and one for their version.
+const (
+	generationsKey   = "resets"
+	generationsField = "version"
+)
+
+// generationsLife is longer than what a reset hides can live: two windows of the
+// longest length.
+const generationsLife = 2*limiter.MaxWindow + 24*time.Hour
+
+// Generations returns those of a version other than the known one, or nil if that
+// is still the last. It fails with ErrUnavailable, or with the context's error.
+func (s *Store) Generations(ctx context.Context, known uint64) (g *Generations, err error) {
+	err = s.operate(ctx, "reading which rules were reset", func(ctx context.Context) error {
+		key := s.opts.KeyPrefix + generationsKey
+		version, err := s.pipe.client.HGet(ctx, key, generationsField).Uint64()
+		if err != nil && !errors.Is(err, goredis.Nil) {
+			return err
+		}
+		if version == known {
+			return nil
+		}
+		fields, err := s.pipe.client.HGetAll(ctx, key).Result()
+		if err != nil {
+			return err
+		}
+		g = &Generations{Of: make(map[string]uint64, len(fields))}
+		for name, text := range fields {
+			n, err := strconv.ParseUint(text, 10, 63)
+			switch {
+			case err != nil:
+				return fmt.Errorf("field %q of %s is no number: %w; delete the field", name, key, err)
+			case name == generationsField:
+				g.Version = n
+			default:
+				g.Of[name] = n
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return g, nil
+}
+
+// NextGeneration begins a new one for each of the names. It fails with
+// ErrUnavailable, after which it may or may not be done, or with the context's
+// error.
+func (s *Store) NextGeneration(ctx context.Context, names ...string) error {
+	return s.operate(ctx, "resetting rules", func(ctx context.Context) error {
+		key := s.opts.KeyPrefix + generationsKey
+		p := s.pipe.client.Pipeline()
+		for _, name := range names {
+			p.HIncrBy(ctx, key, name, 1)
+		}
+		p.HIncrBy(ctx, key, generationsField, 1) // the last: who sees it sees the others
+		p.Expire(ctx, key, generationsLife)
+		_, err := p.Exec(ctx)
+		return err
+	})
+}
+
+// operate does what an operator asked of Redis.
+func (s *Store) operate(ctx context.Context, what string, do func(context.Context) error) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	bounded, cancel := context.WithTimeout(ctx, operatorTimeout)
+	defer cancel()
+	err := do(bounded)
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return ctx.Err()
+	}
+	return fmt.Errorf("%w: %s in Redis: %w", limiter.ErrUnavailable, what, explain(err))
+}
