@@ -15,6 +15,8 @@ import (
 	grpcstatus "google.golang.org/grpc/status"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
+
+	"weir/server/console"
 )
 
 // maxJSON bounds the body of a request to /json.
@@ -33,6 +35,7 @@ type HTTPOptions struct {
 // methods of /v1.
 func NewHTTP(s *Service, opts HTTPOptions) http.Handler {
 	mux := http.NewServeMux()
+	page := console.Handler()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "ok\n") })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
 		report, err := opts.Ready()
@@ -50,6 +53,8 @@ func NewHTTP(s *Service, opts HTTPOptions) http.Handler {
 		}
 		io.WriteString(w, "OK")
 	})
+	mux.Handle("GET /{$}", page)
+	mux.Handle("GET /console/", page)
 	mux.HandleFunc("GET /rules", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		e := json.NewEncoder(w)

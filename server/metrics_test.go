@@ -68,7 +68,7 @@ func TestRequestsAreCountedWhateverWayTheyComeIn(t *testing.T) {
 	s.call(t, request("nobody's", "a=1"))
 	wantCounts(t, s.fixture, "weir_requests_total",
 		`{code="invalid_argument",domain="(none)"} 1`, `{code="invalid_argument",domain="default"} 3`, `{code="ok",domain="(none)"} 1`,
-		`{code="ok",domain="default"} 3`, `{code="over_limit",domain="default"} 3`, `{code="resource_exhausted",domain="(none)"} 1`)
+		`{code="ok",domain="default"} 3`, `{code="out_of_range",domain="(none)"} 1`, `{code="over_limit",domain="default"} 3`)
 	wantCounts(t, s.fixture, "weir_in_flight_requests")
 }
 

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -36,6 +37,12 @@ func newShedding(most int) *shedding {
 		full: grpcstatus.Errorf(codes.ResourceExhausted, "shed: %d requests wait for the store already (--max-in-flight)", most),
 		late: grpcstatus.Error(codes.ResourceExhausted, "shed: the store takes longer than the caller's deadline lets it"),
 	}
+}
+
+// isShed tells whether the error is of a request that was shed.
+func isShed(err error) bool {
+	st := grpcstatus.Convert(err)
+	return st.Code() == codes.ResourceExhausted && strings.HasPrefix(st.Message(), "shed: ")
 }
 
 // decideOrShed asks the store, or sheds the request.

@@ -232,7 +232,11 @@ func (v *v1) recover(w http.ResponseWriter, r *http.Request) {
 func writeV1Error(w http.ResponseWriter, err error) {
 	st := grpcstatus.Convert(err)
 	challenge(w, st.Code())
-	writeV1(w, gateway.HTTPStatusFromCode(st.Code()), st.Code(), st.Message())
+	status := gateway.HTTPStatusFromCode(st.Code())
+	if isShed(err) { // a 429 would be taken for a decision
+		status = http.StatusServiceUnavailable
+	}
+	writeV1(w, status, st.Code(), st.Message())
 }
 
 // writeV1 writes an error as the gateway does: a google.rpc.Status.

@@ -66,6 +66,7 @@ func applyCompat(f *pflag.FlagSet, lookup func(string) (string, bool)) (compatSa
 	e.rules()
 	e.tls()
 	e.answers()
+	e.metrics()
 	e.logs()
 	e.traces()
 	e.ignored()
@@ -361,6 +362,25 @@ func (e *compatEnv) answers() {
 	e.set("header-names", fmt.Sprintf("limit=%s,remaining=%s,reset=%s,retry-after=",
 		e.get("LIMIT_LIMIT_HEADER"), e.get("LIMIT_REMAINING_HEADER"), e.get("LIMIT_RESET_HEADER")),
 		"LIMIT_LIMIT_HEADER, LIMIT_REMAINING_HEADER, LIMIT_RESET_HEADER")
+}
+
+// metrics go to nobody by themselves here. With DISABLE_STATS none are served
+// either, whatever the other settings say, as there.
+func (e *compatEnv) metrics() {
+	if e.given("NEAR_LIMIT_RATIO") {
+		e.set("near-limit-ratio", e.get("NEAR_LIMIT_RATIO"), "NEAR_LIMIT_RATIO")
+	}
+	if !e.has("metrics") && e.isTrue("DISABLE_STATS") {
+		e.set("metrics", "off", "DISABLE_STATS")
+	}
+	switch on := e.flags.Lookup("metrics"); {
+	case on != nil && on.Value.String() == "off":
+	case e.isTrue("USE_PROMETHEUS"):
+		e.set("metrics-addr", e.get("PROMETHEUS_ADDR"), "PROMETHEUS_ADDR")
+		e.set("metrics-path", e.get("PROMETHEUS_PATH"), "PROMETHEUS_PATH")
+	case e.isTrue("USE_STATSD"):
+		e.notes = append(e.notes, "USE_STATSD is not heeded: "+noStatsd)
+	}
 }
 
 func (e *compatEnv) logs() {

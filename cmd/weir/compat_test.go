@@ -47,8 +47,8 @@ func TestPorts(t *testing.T) {
 			t.Errorf("--%s is %s, want %s", flag, got, want)
 		}
 	}
-	if len(notes) != 1 || !strings.Contains(notes[0], "in memory") {
-		t.Errorf("notes %q, want that counters are in memory", notes)
+	if len(notes) != 2 || !strings.Contains(notes[0], "in memory") || !strings.Contains(notes[1], "/metrics") {
+		t.Errorf("notes %q, want that counters are in memory, and where metrics are", notes)
 	}
 }
 
@@ -90,6 +90,13 @@ func TestTheirSettingsBecomeFlags(t *testing.T) {
 		{"quota mode", "", "QUOTA_MODE=1", "shadow=true"},
 		{"refused requests charge only what refuses", "", "STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT=true", "charge=all-or-nothing count-denied=true"},
 		{"logs", "", "LOG_LEVEL=WARNING LOG_FORMAT=json", "log-level=warn log-format=json"},
+		{"no listener for metrics", "", "USE_STATSD=false PROMETHEUS_ADDR=:9", "metrics=on metrics-addr= near-limit-ratio=0.8"},
+		{"metrics where theirs are", "", "USE_STATSD=false USE_PROMETHEUS=true", "metrics-addr=:9090 metrics-path=/metrics"},
+		{"metrics elsewhere", "", "USE_PROMETHEUS=true PROMETHEUS_ADDR=:19001 PROMETHEUS_PATH=/m NEAR_LIMIT_RATIO=0.5", "metrics-addr=:19001 metrics-path=/m near-limit-ratio=0.5"},
+		{"metrics where the flags say", "--metrics-addr :1 --near-limit-ratio 0.7", "USE_PROMETHEUS=true NEAR_LIMIT_RATIO=odd", "metrics-addr=:1 near-limit-ratio=0.7"},
+		{"no metrics", "", "DISABLE_STATS=true USE_PROMETHEUS=true", "metrics=off metrics-addr="},
+		{"no metrics, by a flag", "--metrics off", "DISABLE_STATS=odd USE_PROMETHEUS=true", "metrics=off metrics-addr="},
+		{"metrics, by a flag", "--metrics on", "DISABLE_STATS=true USE_PROMETHEUS=true", "metrics=on metrics-addr=:9090"},
 		{"an empty value is none", "", "LOG_LEVEL= GRPC_PORT=", "log-level=info grpc-addr=0.0.0.0:8081"},
 	} {
 		t.Run(x.remark, func(t *testing.T) {
@@ -118,6 +125,8 @@ func TestWhatWeirCannotDoEndsTheStart(t *testing.T) {
 		{"CONFIG_TYPE=GRPC_XDS_SOTW CONFIG_GRPC_XDS_CLIENT_ADDITIONAL_HEADERS=a:b", "no headers"},
 		{"SHADOW_MODE=perhaps", "SHADOW_MODE is true or false"},
 		{"REDIS_TIMEOUT=5", "REDIS_TIMEOUT is a duration"},
+		{"USE_PROMETHEUS=perhaps", "USE_PROMETHEUS is true or false"},
+		{"NEAR_LIMIT_RATIO=most", "NEAR_LIMIT_RATIO"},
 		{"LOG_LEVEL=loud", "LOG_LEVEL"},
 		{"TRACING_ENABLED=true TRACING_EXPORTER_PROTOCOL=odd", "http or grpc"},
 		{"TRACING_ENABLED=true TRACING_SAMPLING_RATE=NaN", "from 0 to 1"},
@@ -133,11 +142,14 @@ func TestWhatIsNotHeededIsLoggedOnce(t *testing.T) {
 		env  string
 		want []string // beginnings
 	}{
-		{"REDIS_URL=r:1 DEBUG_PORT=6070 NEAR_LIMIT_RATIO=0.8 MERGE_DOMAIN_CONFIG=true RUNTIME_IGNOREDOTFILES=true", nil},
-		{"REDIS_URL=r:1 REDIS_PERSECOND=true REDIS_PERSECOND_URL=r:2 REDIS_PERSECOND_SOCKET_TYPE=tcp", []string{"REDIS_PERSECOND is"}},
-		{"REDIS_URL=r:1 USE_STATSD=false USE_PROMETHEUS=true PROMETHEUS_ADDR=:9", []string{"USE_STATSD", "USE_PROMETHEUS", "PROMETHEUS_ADDR"}},
-		{"REDIS_URL=r:1 MEMCACHE_HOST_PORT=m:1 XDS_CLIENT_BACKOFF_JITTER=false", nil}, // of what is not asked for
-		{"REDIS_URL=r:1 LOCAL_CACHE_SIZE_IN_BYTES=1", []string{"LOCAL_CACHE_SIZE_IN_BYTES"}},
+		{"REDIS_URL=r:1 USE_STATSD=false DEBUG_PORT=6070 NEAR_LIMIT_RATIO=0.8 MERGE_DOMAIN_CONFIG=true RUNTIME_IGNOREDOTFILES=true", nil},
+		{"REDIS_URL=r:1 USE_STATSD=false REDIS_PERSECOND=true REDIS_PERSECOND_URL=r:2 REDIS_PERSECOND_SOCKET_TYPE=tcp", []string{"REDIS_PERSECOND is"}},
+		{"REDIS_URL=r:1 STATSD_HOST=s STATSD_PORT=1 EXTRA_TAGS=a:b", []string{"USE_STATSD", "EXTRA_TAGS"}},
+		{"REDIS_URL=r:1 USE_PROMETHEUS=true PROMETHEUS_ADDR=:9 PROMETHEUS_MAPPER_YAML=f", []string{"PROMETHEUS_MAPPER_YAML"}},
+		{"REDIS_URL=r:1 DISABLE_STATS=true", nil},
+		{"REDIS_URL=r:1 USE_STATSD=false USE_DOG_STATSD=true DEBUG_PORT=1", []string{"DEBUG_PORT", "USE_DOG_STATSD is"}},
+		{"REDIS_URL=r:1 USE_STATSD=false MEMCACHE_HOST_PORT=m:1 XDS_CLIENT_BACKOFF_JITTER=false", nil}, // of what is not asked for
+		{"REDIS_URL=r:1 USE_STATSD=false LOCAL_CACHE_SIZE_IN_BYTES=1", []string{"LOCAL_CACHE_SIZE_IN_BYTES"}},
 	} {
 		_, notes, err := compatFlags(t, nil, strings.Fields(x.env)...)
 		if err != nil {

@@ -32,7 +32,8 @@ func compatSettingOf(name string) (s compatSetting) {
 }
 
 const (
-	noMetrics   = "Weir has no metrics yet"
+	noStatsd    = "Weir sends nothing to statsd: its metrics are at /metrics of the HTTP address, in the form of Prometheus"
+	noDebug     = "nothing listens there: /debug/pprof, /metrics and the versions of the rules in force (/rules) are at the HTTP address"
 	oneStore    = "one store holds all counters; a Redis apart for limits by the second is not needed, since counters leave it with their windows"
 	noMemcache  = "Weir keeps counters in Redis or in memory"
 	streamRetry = "Weir comes back to the control plane by itself, after half a second and up to some seconds"
@@ -42,8 +43,8 @@ const (
 var compatSettings = [...]compatSetting{
 	{"HOST", heeded, "0.0.0.0", "http-addr", "", "with PORT"},
 	{"PORT", heeded, "8080", "http-addr", "", "with HOST"},
-	{"DEBUG_HOST", ignored, "0.0.0.0", "", "", "there is no listener for debugging; the version and the sources of the rules in force are at /rules of the HTTP address"},
-	{"DEBUG_PORT", ignored, "6070", "", "", "there is no listener for debugging; the version and the sources of the rules in force are at /rules of the HTTP address"},
+	{"DEBUG_HOST", ignored, "0.0.0.0", "", "", noDebug},
+	{"DEBUG_PORT", ignored, "6070", "", "", noDebug},
 
 	{"GRPC_UDS", heeded, "", "grpc-addr", "", "as `unix:PATH`"},
 	{"GRPC_HOST", heeded, "0.0.0.0", "grpc-addr", "", "with GRPC_PORT"},
@@ -77,19 +78,19 @@ var compatSettings = [...]compatSetting{
 	{"XDS_CLIENT_BACKOFF_JITTER", ignored, "true", "", "CONFIG_TYPE=GRPC_XDS_SOTW", streamRetry},
 	{"XDS_CLIENT_MAX_MSG_SIZE_IN_BYTES", ignored, "", "", "CONFIG_TYPE=GRPC_XDS_SOTW", "Weir takes large messages without being told"},
 
-	{"USE_DOG_STATSD", ignored, "false", "", "", noMetrics},
-	{"USE_DOG_STATSD_MOGRIFIERS", ignored, "", "", "", noMetrics},
-	{"USE_STATSD", ignored, "true", "", "", noMetrics},
-	{"STATSD_HOST", ignored, "localhost", "", "", noMetrics},
-	{"STATSD_PORT", ignored, "8125", "", "", noMetrics},
-	{"EXTRA_TAGS", ignored, "", "", "", noMetrics},
-	{"STATS_FLUSH_INTERVAL", ignored, "10s", "", "", noMetrics},
-	{"DISABLE_STATS", ignored, "false", "", "", noMetrics},
-	{"USE_PROMETHEUS", ignored, "false", "", "", noMetrics},
-	{"PROMETHEUS_ADDR", ignored, ":9090", "", "", noMetrics},
-	{"PROMETHEUS_PATH", ignored, "/metrics", "", "", noMetrics},
-	{"PROMETHEUS_MAPPER_YAML", ignored, "", "", "", noMetrics},
-	{"NEAR_LIMIT_RATIO", ignored, "0.8", "", "", noMetrics},
+	{"USE_DOG_STATSD", ignored, "false", "", "", noStatsd},
+	{"USE_DOG_STATSD_MOGRIFIERS", ignored, "", "", "USE_DOG_STATSD", noStatsd},
+	{"USE_STATSD", silent, "true", "", "", noStatsd + "; the log says so unless it is false, or USE_PROMETHEUS is true"},
+	{"STATSD_HOST", silent, "localhost", "", "", noStatsd},
+	{"STATSD_PORT", silent, "8125", "", "", noStatsd},
+	{"EXTRA_TAGS", ignored, "", "", "", "Prometheus adds labels to what it fetches, by its own configuration"},
+	{"STATS_FLUSH_INTERVAL", silent, "10s", "", "", "metrics are of the moment in which they are fetched"},
+	{"DISABLE_STATS", heeded, "false", "metrics", "", "true: `off`"},
+	{"USE_PROMETHEUS", heeded, "false", "metrics-addr", "", "true: PROMETHEUS_ADDR; metrics have [names of their own](metrics.md), so dashboards and alerts change"},
+	{"PROMETHEUS_ADDR", heeded, ":9090", "metrics-addr", "USE_PROMETHEUS", ""},
+	{"PROMETHEUS_PATH", heeded, "/metrics", "metrics-path", "USE_PROMETHEUS", ""},
+	{"PROMETHEUS_MAPPER_YAML", ignored, "", "", "USE_PROMETHEUS", "metrics have names and labels without a mapping"},
+	{"NEAR_LIMIT_RATIO", heeded, "0.8", "near-limit-ratio", "", ""},
 
 	{"RUNTIME_ROOT", heeded, "/srv/runtime_data/current", "rules", "", "the folder is RUNTIME_ROOT/RUNTIME_SUBDIRECTORY/RUNTIME_APPDIRECTORY; of it, `*.yaml` and `*.yml`"},
 	{"RUNTIME_SUBDIRECTORY", heeded, "", "rules", "", "with RUNTIME_ROOT"},

@@ -46,6 +46,7 @@ type serveConfig struct {
 	drainDelay         time.Duration
 	maxConnectionAge   time.Duration
 	reflection         bool
+	metricsAt          metricsAddrFlags
 	tls                tlsFlags
 	admin              adminFlags
 
@@ -81,6 +82,7 @@ func (c *serveConfig) addFlags(f *pflag.FlagSet) {
 
 	f.StringVar(&c.grpcAddr, "grpc-addr", "127.0.0.1:8081", "where to serve gRPC: host:port or unix:PATH")
 	f.StringVar(&c.httpAddr, "http-addr", "127.0.0.1:8080", "where to serve HTTP: host:port or unix:PATH")
+	c.metricsAt.addFlags(f)
 	f.DurationVar(&c.drainDelay, "drain-delay", 500*time.Millisecond, "on stop, how long to say NOT_SERVING and still serve, so that clients turn elsewhere")
 	f.DurationVar(&c.maxConnectionAge, "max-connection-age", 0, "close gRPC connections gently at about this age, so that load spreads over instances (0: never)")
 	f.BoolVar(&c.reflection, "reflection", false, "let gRPC clients list the services")
@@ -123,7 +125,7 @@ func (c *serveConfig) complete(f *pflag.FlagSet) error {
 	if c.keySecret, err = c.keySecretOf.secret(f); err != nil {
 		return err
 	}
-	if err := cmp.Or(checkAddr("--grpc-addr", c.grpcAddr), checkAddr("--http-addr", c.httpAddr)); err != nil {
+	if err := cmp.Or(checkAddr("--grpc-addr", c.grpcAddr), checkAddr("--http-addr", c.httpAddr), c.metricsAt.complete(f)); err != nil {
 		return err
 	}
 	switch {

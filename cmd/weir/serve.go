@@ -101,10 +101,16 @@ func (c *serveConfig) serve(ctx context.Context, traces *tracing.Tracing, log *s
 	web.around = traces.HTTP
 	background.Go(func() error { return web.serve(httpListener) })
 	defer web.stop()
+	metricsAddr, stopMetrics, err := c.metricsAt.serve(ctx, background, web, log)
+	if err != nil {
+		return err
+	}
+	defer stopMetrics()
 
 	err = startSources(ctx, background, sources, live)
 	if errors.Is(err, context.Canceled) { // asked to stop, or HTTP failed
 		web.stop()
+		stopMetrics()
 		cancel()
 		return background.Wait()
 	}
@@ -138,11 +144,13 @@ func (c *serveConfig) serve(ctx context.Context, traces *tracing.Tracing, log *s
 	}
 	announce(stdout, c, live, grpcAddr, httpAddr, queues.addr)
 	tellManager(log, daemon.SdNotifyReady+"\nSTATUS=gRPC "+grpcAddr+", HTTP "+httpAddr)
+	c.metricsAt.announce(stdout, metricsAddr)
 
 	<-ctx.Done()
 	c.drain(ready, grpcServer, log)
 	queues.stop()
 	web.stop()
+	stopMetrics()
 	cancel()
 	return background.Wait()
 }
@@ -180,13 +188,17 @@ type parts struct {
 func newService(ctx context.Context, background *errgroup.Group, c *serveConfig, p parts) *server.Service {
 	reset := &resets{live: p.live, store: p.store.redis, log: p.log}
 	reset.start(ctx, background)
+	var refused *top.Top
+	if p.counting != nil {
+		refused = top.New(top.Options{})
+	}
 	return server.NewService(server.Options{
 		Rules: p.live, Store: p.store.Store, Shadow: c.shadow, MaxHeld: orNone(c.maxHeld), MaxInFlight: orNone(c.maxInFlight), Logger: p.log,
 		Metrics: p.counting, OnShed: p.counting.Shed, LogRefused: c.logs.refused, LogValues: c.logs.values,
 		Headers: c.answer.headerOptions(), Denied: c.answer.deniedOptions(), Metadata: c.answer.metadataStyle(), UpstreamHeaders: c.answer.upstreamHeaders,
 		Queue: p.queues.forDecisions(), Tracer: p.traces.Tracer(),
 		CounterName: redis.NewNaming(c.keyPrefix, c.keySecret).Counter,
-		Top:         top.New(top.Options{}), ResetRules: reset.Reset, Status: statusOf(c, p),
+		Top:         refused, ResetRules: reset.Reset, Status: statusOf(c, p),
 	})
 }
 

@@ -28,7 +28,7 @@ func newWeb(options server.HTTPOptions, certs *server.Certificates, log *slog.Lo
 	w := &web{options: options}
 	w.use(nil)
 	w.server = &http.Server{
-		Handler:           http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) { (*w.handler.Load()).ServeHTTP(rw, r) }),
+		Handler:           w,
 		ReadHeaderTimeout: 5 * time.Second,  // of the TLS handshake too
 		ReadTimeout:       10 * time.Second, // an answer may take longer: leaky buckets hold it
 		IdleTimeout:       time.Minute,
@@ -38,6 +38,11 @@ func newWeb(options server.HTTPOptions, certs *server.Certificates, log *slog.Lo
 		w.server.TLSConfig = certs.Config("h2", "http/1.1")
 	}
 	return w
+}
+
+// ServeHTTP answers as far as it can by now.
+func (w *web) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
+	(*w.handler.Load()).ServeHTTP(rw, r)
 }
 
 // use has the service answer from now on.

@@ -505,7 +505,7 @@ var rows = []row{
 	},
 	{
 		topic: "Operation", what: "/rlconfig, /stats, pprof", proof: "TestHealthcheck",
-		theirs: "on a port of their own (6070): rules as text, counters, profiles", ours: "the version and the sources of the rules as JSON at /rules of the HTTP address; no statistics yet", compat: "as without", why: "not done yet",
+		theirs: "on a port of their own (6070): rules as text, counters, profiles", ours: "at the HTTP address: /rules and /v1/rules, /v1/stats and /metrics, /debug/pprof, and [a page](console.md) for people", compat: "as without", why: "what is for operators asks for the `--admin-token`, or answers its own machine only",
 	},
 	{
 		topic: "Operation", what: "Ports", proof: "TestPorts",
@@ -514,6 +514,7 @@ var rows = []row{
 	},
 	{
 		topic: "Operation", what: "Near limit (NEAR_LIMIT_RATIO), statsd, Prometheus", proof: "TestEverySettingOfTheirsIsKnown",
-		theirs: "metrics", ours: "none yet", compat: "none yet; the log says so", why: "not done yet",
+		theirs: "metrics to statsd, or for Prometheus at an address of their own", ours: "metrics for Prometheus at /metrics of the HTTP address ([the list](metrics.md)); no statsd",
+		compat: "as without; for Prometheus also where PROMETHEUS_ADDR says; the log says that there is no statsd", why: "names and labels that are bounded by the rules, and histograms; `--metrics-addr`, `--near-limit-ratio`",
 	},
 }

@@ -199,6 +199,7 @@ func TestTheImageAloneServesAsEnvoyGatewayStartsIt(t *testing.T) {
 	for _, e := range container.Env {
 		env = append(env, e.Name+"="+replace.Replace(e.Value))
 	}
+	env = append(env, "PROMETHEUS_ADDR=127.0.0.1:0") // the last one holds
 	for name, addr := range map[string]string{"GRPC_PORT": weir.grpc, "PORT": weir.http} {
 		_, port, err := net.SplitHostPort(addr)
 		if err != nil {

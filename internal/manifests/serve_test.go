@@ -116,6 +116,7 @@ func serve(t *testing.T, c corev1.Container, replace map[string]string) *running
 		}
 		args = strings.ReplaceAll(args, old, by)
 	}
+	args = strings.ReplaceAll(args, "0.0.0.0:19001", "127.0.0.1:0") // metrics, where there are any
 	env := []string{}
 	for _, e := range c.Env {
 		env = append(env, e.Name+"="+e.Value)

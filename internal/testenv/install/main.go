@@ -25,7 +25,7 @@ func run(names []string) int {
 		"node":      testenv.FindNodeModules,
 	}
 	if len(names) == 0 {
-		names = []string{"redis", "envoy", "etcd", "promtool", "python", "node", "ratelimit", "consul"} // the one that takes longest is last
+		names = []string{"redis", "envoy", "etcd", "promtool", "chromium", "python", "node", "ratelimit", "consul"} // the one that takes longest is last
 	}
 	for _, name := range names {
 		find, ok := finders[name]
