@@ -57,10 +57,6 @@ func (b *shedBook) add(reason string) {
 	b.reasons = append(b.reasons, reason)
 }
 
-func isShed(err error) bool {
-	return grpcstatus.Code(err) == codes.ResourceExhausted && strings.Contains(err.Error(), "shed: ")
-}
-
 func TestMoreThanMayWaitForTheStoreAreShed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, book := newSlowStore(), new(shedBook)
