@@ -24,8 +24,8 @@ func (s *Standby) Decide(ctx context.Context, hits []Hit) ([]Decision, error) {
 		return nil, err
 	}
 	decisions, err := s.memory.Decide(ctx, stand)
-	for i := range decisions {
-		decisions[i].Origin = hits[i].standIn(decisions[i].Origin)
+	for i, d := range decisions {
+		decisions[i].Origin = hits[i].standIn(d.Origin) //nolint:gosec // the same length, as Store says
 	}
 	return decisions, err
 }

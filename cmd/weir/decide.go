@@ -149,8 +149,6 @@ func connect(addr string, t *clientTLSFlags, options ...grpc.DialOption) (*conne
 
 // noteAnswer is a grpc.UnaryClientInterceptor. What a server answers comes with
 // headers, be it an error; what grpc makes up has none.
-//
-//nolint:revive // the arguments are grpc's
 func (c *connection) noteAnswer(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 	var header, trailer metadata.MD
 	err := invoke(ctx, method, req, reply, conn, append(opts, grpc.Header(&header), grpc.Trailer(&trailer))...)

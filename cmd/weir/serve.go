@@ -89,28 +89,20 @@ func (c *serveConfig) serve(ctx context.Context, traces *tracing.Tracing, log *s
 	}
 
 	counting := c.metrics.open(ctx, background, live, certs, log)
-	httpListener, err := listen(ctx, c.httpAddr)
-	if err != nil {
-		return fmt.Errorf("serving HTTP (--http-addr): %w", err)
-	}
-	defer httpListener.Close()
 	ready, health := &readiness{live: live, sources: sources}, server.NewHealth()
 	web := newWeb(server.HTTPOptions{
 		Ready: ready.report, Rules: func() any { return live.Status() }, Metrics: c.metrics.handler(counting), Access: c.admin.access,
 	}, c.tls.forHTTP(certs), log)
 	web.around = traces.HTTP
-	background.Go(func() error { return web.serve(httpListener) })
-	defer web.stop()
-	metricsAddr, stopMetrics, err := c.metricsAt.serve(ctx, background, web, log)
+	httpAddr, err := c.serveHTTP(ctx, background, web, log)
 	if err != nil {
 		return err
 	}
-	defer stopMetrics()
+	defer web.stop()
 
 	err = startSources(ctx, background, sources, live)
 	if errors.Is(err, context.Canceled) { // asked to stop, or HTTP failed
 		web.stop()
-		stopMetrics()
 		cancel()
 		return background.Wait()
 	}
@@ -138,21 +130,35 @@ func (c *serveConfig) serve(ctx context.Context, traces *tracing.Tracing, log *s
 	defer grpcListener.Close()
 	web.use(service)
 	ready.state.Store(stateServing)
-	grpcAddr, httpAddr := boundAddr(c.grpcAddr, grpcListener), boundAddr(c.httpAddr, httpListener)
+	grpcAddr := boundAddr(c.grpcAddr, grpcListener)
 	if c.register != "" {
 		background.Go(func() error { return c.keepRegistered(ctx, grpcAddr, httpAddr, log) })
 	}
 	announce(stdout, c, live, grpcAddr, httpAddr, queues.addr)
 	tellManager(log, daemon.SdNotifyReady+"\nSTATUS=gRPC "+grpcAddr+", HTTP "+httpAddr)
-	c.metricsAt.announce(stdout, metricsAddr)
+	c.metricsAt.announce(stdout)
 
 	<-ctx.Done()
 	c.drain(ready, grpcServer, log)
 	queues.stop()
 	web.stop()
-	stopMetrics()
 	cancel()
 	return background.Wait()
+}
+
+// serveHTTP serves until web is stopped, and the metrics' own address, if there is
+// one, until the context ends.
+func (c *serveConfig) serveHTTP(ctx context.Context, background *errgroup.Group, web *web, log *slog.Logger) (addr string, err error) {
+	listener, err := listen(ctx, c.httpAddr)
+	if err != nil {
+		return "", fmt.Errorf("serving HTTP (--http-addr): %w", err)
+	}
+	background.Go(func() error { return web.serve(listener) })
+	if err := c.metricsAt.serve(ctx, background, web, log); err != nil {
+		web.stop()
+		return "", err
+	}
+	return boundAddr(c.httpAddr, listener), nil
 }
 
 // drain lets clients turn elsewhere, and finishes what they have begun.
@@ -269,7 +275,7 @@ func announce(w io.Writer, c *serveConfig, live *rules.Live, grpcAddr, httpAddr,
 	if c.metrics.on.value == "on" {
 		paths += " /metrics"
 	}
-	fmt.Fprintf(w, "  HTTP %s  (%s%s)\n", httpAddr, httpTLS, paths)
+	fmt.Fprintf(w, "  HTTP %s  (%s%s; / is a page to look at)\n", httpAddr, httpTLS, paths)
 	if c.queue.addr != "" {
 		fmt.Fprintf(w, "  queue %s  (%srequests over the limit of rules with over_limit: queue; /queue/ID)\n", queueAddr, httpTLS)
 	}
