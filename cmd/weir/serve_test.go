@@ -305,9 +305,8 @@ func TestAConnectionThatSaysNothingDoesNotHoldUpAStop(t *testing.T) {
 func TestNotReadyWhileDraining(t *testing.T) {
 	w := testenv.StartWeir(t, testenv.WeirOptions{Args: []string{"--drain-delay", "3s"}})
 	s := &running{grpcAddr: w.GRPCAddr, httpAddr: w.HTTPAddr}
-	if code, _ := s.get(t, "/readyz"); code != http.StatusOK {
-		t.Errorf("/readyz: %d", code)
-	}
+	// A moment after gRPC answers, which is what the test has waited for.
+	eventually(t, "200", func() bool { code, _ := s.get(t, "/readyz"); return code == http.StatusOK })
 	if err := w.Signal(os.Interrupt); err != nil {
 		t.Fatal(err)
 	}
