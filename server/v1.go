@@ -156,9 +156,20 @@ func (v *v1) serve(w http.ResponseWriter, r *http.Request, route *route) {
 		return
 	}
 	r = r.Clone(r.Context())
+	r.Header = forGateway(r.Header)
 	r.URL.RawPath, r.URL.RawQuery = "", query.Encode()
 	r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
 	v.gateway.ServeHTTP(w, r)
+}
+
+// forGateway are the headers that the gateway reads. It would log each of the others
+// that it does not understand, and nobody here asks for them.
+func forGateway(all http.Header) http.Header {
+	h := http.Header{"Content-Type": {"application/json"}}
+	if timeout := all.Get("Grpc-Timeout"); timeout != "" {
+		h.Set("Grpc-Timeout", timeout)
+	}
+	return h
 }
 
 // readQuery refuses what the gateway would pass over: fields that the request of the
@@ -239,8 +250,15 @@ func writeV1Error(w http.ResponseWriter, err error) {
 	writeV1(w, status, st.Code(), st.Message())
 }
 
+// maxMessage is how many bytes the message of an error has at most: those of a decoder
+// repeat what is wrong, which may be all of the body.
+const maxMessage = 4 << 10
+
 // writeV1 writes an error as the gateway does: a google.rpc.Status.
 func writeV1(w http.ResponseWriter, status int, code codes.Code, message string) {
+	if len(message) > maxMessage {
+		message = strings.ToValidUTF8(message[:maxMessage], "") + "…"
+	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
 	writeLine(w, v1Error(grpcstatus.New(code, message)))

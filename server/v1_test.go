@@ -107,6 +107,7 @@ func TestTheAPIAsJSONSaysWhatIsWrong(t *testing.T) {
 		{"two", "POST", "/v1/check", "{}{}", 400, codes.InvalidArgument, ""},
 		{"another type", "POST", "/v1/check", `[]`, 400, codes.InvalidArgument, ""},
 		{"an unknown field", "POST", "/v1/check", `{"domian": "d"}`, 400, codes.InvalidArgument, `"domian"`},
+		{"one that would fill the answer", "POST", "/v1/check", `{"` + strings.Repeat("é", 100_000) + `": 1}`, 400, codes.InvalidArgument, "…"},
 		{"not UTF-8", "POST", "/v1/check", "{\"domain\": \"\xff\"}", 400, codes.InvalidArgument, "UTF-8"},
 		{"a number that is none", "POST", "/v1/check", `{"domain": "d", "hits": "-1"}`, 400, codes.InvalidArgument, "hits"},
 		{"too large", "POST", "/v1/check", strings.Repeat(" ", maxJSON+1), 413, codes.ResourceExhausted, "1 MiB"},
@@ -136,6 +137,9 @@ func TestTheAPIAsJSONSaysWhatIsWrong(t *testing.T) {
 		}
 		if err := json.Unmarshal([]byte(body), &status); err != nil || code != x.code || status.Code != x.grpc || !strings.Contains(status.Message, x.want) || header.Get("Content-Type") != "application/json" {
 			t.Errorf("%s: %s %s: %d %s, want %d with %q", x.remark, x.method, x.path, code, body, x.code, x.want)
+		}
+		if len(body) > 2*maxMessage {
+			t.Errorf("%s: %d bytes of answer", x.remark, len(body))
 		}
 		if (header.Get("Allow") != "") != (code == 405) {
 			t.Errorf("%s: Allow %q", x.remark, header.Get("Allow"))
