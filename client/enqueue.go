@@ -36,7 +36,7 @@ func (h *handler) enqueue(w http.ResponseWriter, r *http.Request, descriptors []
 	case about == nil:
 		h.answer(w, http.StatusServiceUnavailable, "no descriptor has the rule that queues")
 		return
-	case !strings.HasPrefix(r.RequestURI, "/") || hasToken(r.Header, "Connection", "upgrade"):
+	case !strings.HasPrefix(r.RequestURI, "/") || tokens(r.Header, "Connection")["upgrade"]:
 		h.answer(w, http.StatusNotImplemented, "this request cannot be queued")
 		return
 	case len(r.Header.Values(idempotencyHeader)) > 1 || len(r.Header.Get(idempotencyHeader)) > 255:
@@ -121,8 +121,9 @@ var dropped = []string{
 }
 
 func kept(header http.Header) (out []*weirv1.HttpHeader) {
+	named := tokens(header, "Connection") // once: of many names and many headers, the product takes seconds
 	for name, values := range header {
-		if slices.Contains(dropped, name) || strings.HasPrefix(name, "X-Weir-") || hasToken(header, "Connection", name) {
+		if slices.Contains(dropped, name) || strings.HasPrefix(name, "X-Weir-") || named[strings.ToLower(name)] {
 			continue
 		}
 		for _, v := range values {
@@ -132,15 +133,15 @@ func kept(header http.Header) (out []*weirv1.HttpHeader) {
 	return out
 }
 
-func hasToken(h http.Header, name, token string) bool {
+// tokens are the words of a header that is a list, in lower case.
+func tokens(h http.Header, name string) map[string]bool {
+	found := map[string]bool{}
 	for _, line := range h.Values(name) {
 		for t := range strings.SplitSeq(line, ",") {
-			if strings.EqualFold(strings.TrimSpace(t), token) {
-				return true
-			}
+			found[strings.ToLower(strings.TrimSpace(t))] = true
 		}
 	}
-	return false
+	return found
 }
 
 // wholeSeconds is a wait for Retry-After: rounded up, at least 1.

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -22,6 +23,7 @@ import (
 
 	"weir/client"
 	"weir/internal/testenv"
+	"weir/queue"
 )
 
 func TestWithoutWeirThePolicyDecidesEachRequest(t *testing.T) {
@@ -220,11 +222,33 @@ func TestWhatIsOverTheLimitIsQueuedIfTheServiceWantsIt(t *testing.T) {
 		{queueing, "a body too long", nil, http.StatusRequestEntityTooLarge, "10 bytes", false, "a body has an end"},
 		{queueing, "two", []string{"Idempotency-Key", "k", "Authorization", "bob"}, http.StatusAccepted, `"ahead":1,"duplicate":false`, true, "the key of another client is another key"},
 		{queueing, "three", []string{"Idempotency-Key", strings.Repeat("k", 256)}, http.StatusBadRequest, "255", false, "a key has an end"},
+		{queueing, "four", []string{"Connection", "keep-alive, Upgrade"}, http.StatusNotImplemented, "cannot be queued", false, "another protocol cannot be replayed"},
+		{queueing, "five", []string{"Connection", "close, x-HOP", "X-Hop", "1", "X-Kept", "1"}, http.StatusAccepted, `"ahead":2`, true, "what belongs to the connection is not kept: see below"},
 		{refusing, "four", nil, http.StatusTooManyRequests, "", false, "not queued"},
 	} {
 		got := post(step.h, "/orders?id=7", step.body, step.header...)
 		if got.Code != step.code || !strings.Contains(got.Body.String(), step.text) || strings.HasPrefix(got.Header().Get("Location"), "/queue/") != step.location {
 			t.Errorf("%s: %d %s with %s", step.remark, got.Code, got.Body, headersText(got.Header()))
 		}
+	}
+	queues, err := queue.Open(queue.Options{URL: store})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer queues.Close()
+	about, err := queues.Lookup(t.Context(), "default/orders")
+	if err != nil {
+		t.Fatal(err)
+	}
+	kept, err := queues.Peek(t.Context(), about, false, 10)
+	if err != nil || len(kept) != 3 {
+		t.Fatalf("%d requests wait (%v), want 3", len(kept), err)
+	}
+	var names []string
+	for _, h := range kept[2].Request.Headers {
+		names = append(names, h.Name)
+	}
+	if slices.Sort(names); !slices.Equal(names, []string{"X-Kept"}) {
+		t.Errorf("the queue keeps the headers %v", names)
 	}
 }

@@ -24,10 +24,13 @@ func (s *Standby) Decide(ctx context.Context, hits []Hit) ([]Decision, error) {
 		return nil, err
 	}
 	decisions, err := s.memory.Decide(ctx, stand)
-	for i, d := range decisions {
-		decisions[i].Origin = hits[i].standIn(d.Origin) //nolint:gosec // the same length, as Store says
+	if err != nil {
+		return nil, err
 	}
-	return decisions, err
+	for i := range hits {
+		decisions[i].Origin = hits[i].standIn(decisions[i].Origin)
+	}
+	return decisions, nil
 }
 
 // byPolicies are the hits as each policy wants them decided.

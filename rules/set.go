@@ -41,6 +41,7 @@ type Set struct {
 	version  string
 	rules    int
 	warnings []Fault
+	queues   []*Rule // see Queues
 }
 
 // domain is the tree of a domain's rules.
@@ -82,22 +83,20 @@ func CompileWith(options Options, docs ...*Document) (*Set, error) {
 		}
 		set.rules += len(d.rules)
 	}
+	for r := range set.Rules("") {
+		if r.Overflow != nil {
+			set.queues = append(set.queues, r)
+		}
+	}
 	return set, nil
 }
 
 // Domains lists the names of the domains that have rules, in order.
 func (s *Set) Domains() []string { return slices.Sorted(maps.Keys(s.domains)) }
 
-// Queues lists the rules that put into a queue what is over their limit.
-func (s *Set) Queues() []*Rule {
-	var queues []*Rule
-	for r := range s.Rules("") {
-		if r.Overflow != nil {
-			queues = append(queues, r)
-		}
-	}
-	return queues
-}
+// Queues lists the rules that put into a queue what is over their limit. It is not
+// to be changed.
+func (s *Set) Queues() []*Rule { return s.queues }
 
 // Rules are those of a domain, or of all ("") by the names of their domains: each
 // domain's in file order.

@@ -10,6 +10,7 @@ import (
 	_ "google.golang.org/grpc/encoding/proto" // the codec of every other message
 	"google.golang.org/grpc/mem"
 	grpcstatus "google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 )
 
 // codec carries rate limit calls by hand and every other message as grpc does.
@@ -34,14 +35,27 @@ func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
 
 // Marshal hands over the answer of a call, after which the call is free for another.
 func (c codec) Marshal(v any) (mem.BufferSlice, error) {
-	call, ok := v.(*call)
-	if !ok {
-		return c.CodecV2.Marshal(v)
+	if call, ok := v.(*call); ok {
+		b := call.encoded
+		c.calls.put(call)
+		return mem.BufferSlice{mem.SliceBuffer(b)}, nil
 	}
-	b := call.encoded
-	c.calls.put(call)
-	return mem.BufferSlice{mem.SliceBuffer(b)}, nil
+	if m, ok := v.(proto.Message); ok {
+		if size := proto.Size(m); size > largePooled {
+			b, err := proto.MarshalOptions{UseCachedSize: true}.MarshalAppend(make([]byte, 0, size), m)
+			if err != nil {
+				return nil, err
+			}
+			return mem.BufferSlice{mem.SliceBuffer(b)}, nil
+		}
+	}
+	return c.CodecV2.Marshal(v)
 }
+
+// largePooled is the largest buffer of grpc's pool but one, of 1 MiB. A message that
+// takes a little more would have all of that for as long as its client does not read,
+// which for those who watch may be long.
+const largePooled = 32 << 10
 
 // blaming registers services whose callers are told that their message cannot be
 // read: grpc by itself says Internal, as if the server were at fault, as soon as

@@ -236,18 +236,47 @@ func TestNobodyIsInTopWhereNobodyIsRefused(t *testing.T) {
 }
 
 func TestStatsTellWhatIsKnown(t *testing.T) {
-	s := start(t, setup{rules: `rules: [{match: {a: "*"}, limit: 1, window: 1h}]`, service: Options{Status: Status{
-		Version: "1.2.3", Store: func() *weirv1.StoreStats { return &weirv1.StoreStats{Name: "memory", Healthy: true} },
-		Queues:   func(context.Context) []*weirv1.QueueStats { return []*weirv1.QueueStats{{Rule: "q", Waiting: 3}} },
-		Outcomes: func() []*weirv1.OutcomeCount { return []*weirv1.OutcomeCount{{Outcome: "ok", Count: 9}} },
-		InFlight: func() uint64 { return 4 }, Errors: func() uint64 { return 5 },
-	}}})
+	s := start(t, setup{metrics: true, realTime: true, rules: `rules:
+  - {match: {a: "*"}, limit: 10, window: 1h}
+  - {match: {slow: "*"}, limit: 1, window: 1h, algorithm: leaky_bucket}`,
+		service: Options{Status: Status{
+			Version: "1.2.3", Store: func() *weirv1.StoreStats { return &weirv1.StoreStats{Name: "memory", Healthy: true} },
+			Queues: func(context.Context) []*weirv1.QueueStats { return []*weirv1.QueueStats{{Rule: "q", Waiting: 3}} },
+		}}})
 	s.opts.Status.Rules = s.live.Status
-	got := must(s.api().Stats(t.Context(), &weirv1.StatsRequest{}))(t)
-	if got.Version != "1.2.3" || !got.Store.Healthy || got.Queues[0].Waiting != 3 || got.Outcomes[0].Count != 9 || got.InFlight != 4 || got.Errors != 5 ||
-		got.Rules.Rules != 1 || got.Rules.Domains != 1 || got.Rules.Reloads != 1 || got.Rules.Version != s.live.Current().Version() || got.StartedAt == nil {
+	s.call(t, request("default", "a=1"))
+	s.call(t, request("default", "slow=1"))
+	_, err := s.client.ShouldRateLimit(t.Context(), request("", "a=1"))
+	wantCode(t, "no domain", err, codes.InvalidArgument, "domain")
+	holding, leave := context.WithCancel(t.Context())
+	left := make(chan error)
+	go func() {
+		_, err := s.client.ShouldRateLimit(holding, request("default", "slow=1"))
+		left <- err
+	}()
+	var got *weirv1.StatsResponse
+	eventually(t, "a held request", func() bool {
+		got = must(s.api().Stats(t.Context(), &weirv1.StatsRequest{}))(t)
+		return got.Held == 1
+	})
+	var passed uint64
+	for _, o := range got.Outcomes {
+		if o.Domain == "default" && (o.Outcome == "ok" || o.Outcome == "near_limit") {
+			passed += o.Count
+		}
+	}
+	if got.Version != "1.2.3" || !got.Store.Healthy || got.Queues[0].Waiting != 3 || passed != 3 || got.InFlight != 1 || got.Errors != 1 ||
+		got.Rules.Rules != 2 || got.Rules.Domains != 1 || got.Rules.Reloads != 1 || got.Rules.Version != s.live.Current().Version() || got.StartedAt == nil {
 		t.Errorf("got %v", got)
 	}
+	leave()
+	if err := <-left; err == nil {
+		t.Error("it was not held")
+	}
+	eventually(t, "nobody is held", func() bool {
+		now := must(s.api().Stats(t.Context(), &weirv1.StatsRequest{}))(t)
+		return now.Held == 0 && now.InFlight == 0
+	})
 	if bare := must(start(t, setup{}).api().Stats(t.Context(), &weirv1.StatsRequest{}))(t); bare.At == nil || bare.Store != nil {
 		t.Errorf("of a server that knows nothing: %v", bare)
 	}

@@ -19,27 +19,17 @@ type Status struct {
 	Rules   func() rules.LiveStatus   // with the names of sources as anybody may read them
 	Store   func() *weirv1.StoreStats //
 	Queues  func(context.Context) []*weirv1.QueueStats
-
-	Outcomes func() []*weirv1.OutcomeCount // since the start
-	InFlight func() uint64                 // requests that are being decided or held
-	Errors   func() uint64                 // requests that were answered with an error, since the start
 }
 
-// Stats tells what this instance does.
+// Stats tells what this instance does. Without Options.Metrics its counts are 0.
 func (a *api) Stats(ctx context.Context, _ *weirv1.StatsRequest) (*weirv1.StatsResponse, error) {
-	s, st := a.service, &a.service.opts.Status
+	s, st, counting := a.service, &a.service.opts.Status, a.service.opts.Metrics
 	resp := &weirv1.StatsResponse{
 		At: timestamppb.Now(), StartedAt: timestamppb.New(s.started), Version: st.Version, Shadow: s.opts.Shadow,
-		Held: uint64(max(0, s.held.Load())), Rules: s.ruleStats(),
+		Rules: s.ruleStats(), InFlight: uint64(max(0, counting.InFlight())), Held: uint64(max(0, counting.Held())), Errors: counting.Errors(),
 	}
-	if st.Outcomes != nil {
-		resp.Outcomes = st.Outcomes()
-	}
-	if st.InFlight != nil {
-		resp.InFlight = st.InFlight()
-	}
-	if st.Errors != nil {
-		resp.Errors = st.Errors()
+	for _, t := range counting.Totals() {
+		resp.Outcomes = append(resp.Outcomes, &weirv1.OutcomeCount{Domain: t.Domain, Outcome: t.Outcome, Count: t.Count})
 	}
 	if st.Store != nil {
 		resp.Store = st.Store()

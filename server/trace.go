@@ -24,7 +24,8 @@ type Tracer interface {
 type Verdict struct {
 	Domain  string
 	Rule    string // that the headers describe; "": none, or an override
-	Outcome string // ok, over_limit, shadow_over_limit
+	Outcome string // of that rule, as metrics.Outcomes has them; shadow_over_limit also if another, in shadow, would have refused what passes
+	Refused bool   // so was the caller told
 }
 
 // traced is who follows the request of the context, or nil.
@@ -53,20 +54,18 @@ func (s *Service) tellTrace(ctx context.Context, c *call, decisions []limiter.De
 	if t == nil {
 		return
 	}
-	v := Verdict{Domain: c.request.Domain, Outcome: "ok"}
+	hits, shadow := c.plan.Hits, s.opts.Shadow
+	v := Verdict{Domain: c.request.Domain, Outcome: "ok", Refused: !passes && !shadow}
+	if told := telling(hits, decisions); told >= 0 {
+		v.Outcome = s.opts.Metrics.Outcome(&hits[told], &decisions[told], shadow)
+		if r := c.plan.Rules[told]; r != nil {
+			v.Rule = r.Label()
+		}
+	}
 	for i := range decisions {
-		if !decisions[i].Allowed && c.plan.Hits[i].Shadow {
-			v.Outcome = "shadow_over_limit"
+		if passes && hits[i].Shadow && !decisions[i].Allowed {
+			v.Outcome = s.opts.Metrics.Outcome(&hits[i], &decisions[i], shadow)
 		}
-	}
-	if !passes {
-		v.Outcome = "over_limit"
-		if s.opts.Shadow {
-			v.Outcome = "shadow_over_limit"
-		}
-	}
-	if told := telling(c.plan.Hits, decisions); told >= 0 && c.plan.Rules[told] != nil {
-		v.Rule = c.plan.Rules[told].Label()
 	}
 	t.Decided(ctx, v)
 }

@@ -7,9 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -308,5 +310,20 @@ func TestAMessageThatCannotBeReadIsAnInvalidArgument(t *testing.T) {
 		if err := raw(t.Context(), s.conn, "/grpc.health.v1.Health/Check", false, []byte(message)); grpcstatus.Code(err) != codes.InvalidArgument {
 			t.Errorf("health with %q: %v", message, err)
 		}
+	}
+}
+
+// The gateway writes a line for each header that it does not understand, past the
+// server's log: so it gets no more than what it needs.
+func TestTheGatewaySeesNoHeadersThatItWouldLog(t *testing.T) {
+	sent := http.Header{
+		"Content-Type": {"\xff"}, "Accept": {"\xff"}, "Grpc-Metadata-X": {"\xff"}, "Grpc-Metadata-X-Bin": {"!"}, "Authorization": {"\xff"}, "Grpc-Timeout": {"1S"},
+	}
+	want := http.Header{"Content-Type": {"application/json"}, "Grpc-Timeout": {"1S"}}
+	if got := forGateway(sent); !maps.EqualFunc(got, want, slices.Equal) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+	if got := forGateway(http.Header{}); len(got) != 1 {
+		t.Errorf("of none: %v", got)
 	}
 }

@@ -2,8 +2,6 @@ package main
 
 import (
 	"fmt"
-	"io"
-	"os"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -49,23 +47,20 @@ func (a *adminFlags) complete(f *pflag.FlagSet) error {
 	return nil
 }
 
-// maxTokenFile is more than any token has.
+// maxTokenFile is more than any token has, in bytes.
 const maxTokenFile = 64 << 10
 
 // readToken reads a file that has a token, and maybe the end of a line after it.
 func readToken(path string) (string, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, maxTokenFile))
-	if err != nil {
-		return "", err
-	}
+	text, err := readSmall(path, maxTokenFile)
 	token := strings.TrimSpace(string(text))
-	if token == "" {
+	switch {
+	case err != nil:
+		return "", err
+	case token == "":
 		return "", fmt.Errorf("%s is empty", path)
+	case len(text) > maxTokenFile:
+		return "", fmt.Errorf("%s has more than %d bytes, which no token has", path, maxTokenFile)
 	}
 	return token, nil
 }

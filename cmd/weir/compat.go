@@ -364,25 +364,6 @@ func (e *compatEnv) answers() {
 		"LIMIT_LIMIT_HEADER, LIMIT_REMAINING_HEADER, LIMIT_RESET_HEADER")
 }
 
-// metrics go to nobody by themselves here. With DISABLE_STATS none are served
-// either, whatever the other settings say, as there.
-func (e *compatEnv) metrics() {
-	if e.given("NEAR_LIMIT_RATIO") {
-		e.set("near-limit-ratio", e.get("NEAR_LIMIT_RATIO"), "NEAR_LIMIT_RATIO")
-	}
-	if !e.has("metrics") && e.isTrue("DISABLE_STATS") {
-		e.set("metrics", "off", "DISABLE_STATS")
-	}
-	switch on := e.flags.Lookup("metrics"); {
-	case on != nil && on.Value.String() == "off":
-	case e.isTrue("USE_PROMETHEUS"):
-		e.set("metrics-addr", e.get("PROMETHEUS_ADDR"), "PROMETHEUS_ADDR")
-		e.set("metrics-path", e.get("PROMETHEUS_PATH"), "PROMETHEUS_PATH")
-	case e.isTrue("USE_STATSD"):
-		e.notes = append(e.notes, "USE_STATSD is not heeded: "+noStatsd)
-	}
-}
-
 func (e *compatEnv) logs() {
 	if e.given("LOG_LEVEL") {
 		level := strings.ToLower(e.get("LOG_LEVEL"))

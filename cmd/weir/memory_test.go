@@ -1,6 +1,28 @@
 package main
 
-import "testing"
+import (
+	"runtime"
+	"testing"
+	"time"
+)
+
+func TestEachCollectionIsTold(t *testing.T) {
+	collected := make(chan struct{}, 1)
+	for range 3 {
+		whenCollected(collected)
+		for told, tries := false, 0; !told; tries++ {
+			if tries == 100 {
+				t.Fatal("a collection was not told")
+			}
+			runtime.GC()
+			select {
+			case <-collected:
+				told = true
+			case <-time.After(100 * time.Millisecond):
+			}
+		}
+	}
+}
 
 func TestTheHeapIsNotMultipliedByItsGarbage(t *testing.T) {
 	for _, x := range []struct {

@@ -41,6 +41,25 @@ func (m *metricsFlags) complete() error {
 	return nil
 }
 
+// metrics go to nobody by themselves here. With DISABLE_STATS none are served
+// either, whatever the other settings say, as there.
+func (e *compatEnv) metrics() {
+	if e.given("NEAR_LIMIT_RATIO") {
+		e.set("near-limit-ratio", e.get("NEAR_LIMIT_RATIO"), "NEAR_LIMIT_RATIO")
+	}
+	if !e.has("metrics") && e.isTrue("DISABLE_STATS") {
+		e.set("metrics", "off", "DISABLE_STATS")
+	}
+	switch on := e.flags.Lookup("metrics"); {
+	case on != nil && on.Value.String() == "off":
+	case e.isTrue("USE_PROMETHEUS"):
+		e.set("metrics-addr", e.get("PROMETHEUS_ADDR"), "PROMETHEUS_ADDR")
+		e.set("metrics-path", e.get("PROMETHEUS_PATH"), "PROMETHEUS_PATH")
+	case e.isTrue("USE_STATSD"):
+		e.notes = append(e.notes, "USE_STATSD is not heeded: "+noStatsd)
+	}
+}
+
 // open returns the metrics, which follow the rules until the context ends; nil: they
 // are off.
 func (m *metricsFlags) open(ctx context.Context, background *errgroup.Group, live *rules.Live, certs *server.Certificates, log *slog.Logger) *metrics.Metrics {

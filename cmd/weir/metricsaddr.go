@@ -23,8 +23,6 @@ const metricsPath = "/metrics"
 // so that who scrapes them need not reach anything else.
 type metricsAddrFlags struct {
 	addr, path string
-
-	bound string // where serve listens; empty: nowhere
 }
 
 func (m *metricsAddrFlags) addFlags(f *pflag.FlagSet) {
@@ -46,14 +44,15 @@ func (m *metricsAddrFlags) complete(f *pflag.FlagSet) error {
 	return checkAddr("--metrics-addr", m.addr)
 }
 
-// serve serves them there until the context ends, as --http-addr has them.
-func (m *metricsAddrFlags) serve(ctx context.Context, background *errgroup.Group, web http.Handler, log *slog.Logger) error {
+// serve serves them there until stop, as --http-addr has them. The address is
+// that listened on; empty: nowhere.
+func (m *metricsAddrFlags) serve(ctx context.Context, background *errgroup.Group, web http.Handler, log *slog.Logger) (addr string, stop func(), err error) {
 	if m.addr == "" {
-		return nil
+		return "", func() {}, nil
 	}
 	listener, err := listen(ctx, m.addr)
 	if err != nil {
-		return fmt.Errorf("serving metrics (--metrics-addr): %w", err)
+		return "", nil, fmt.Errorf("serving metrics (--metrics-addr): %w", err)
 	}
 	s := &http.Server{
 		Handler:           m.only(web),
@@ -69,9 +68,7 @@ func (m *metricsAddrFlags) serve(ctx context.Context, background *errgroup.Group
 		}
 		return nil
 	})
-	background.Go(func() error { <-ctx.Done(); return s.Close() })
-	m.bound = boundAddr(m.addr, listener)
-	return nil
+	return boundAddr(m.addr, listener), func() { _ = s.Close() }, nil
 }
 
 // only lets nothing but the metrics through.
@@ -90,8 +87,8 @@ func (m *metricsAddrFlags) only(web http.Handler) http.Handler {
 }
 
 // announce says where they are.
-func (m *metricsAddrFlags) announce(w io.Writer) {
-	if m.bound != "" {
-		fmt.Fprintf(w, "  metrics %s  (%s)\n", m.bound, m.path)
+func (m *metricsAddrFlags) announce(w io.Writer, addr string) {
+	if addr != "" {
+		fmt.Fprintf(w, "  metrics %s  (%s)\n", addr, m.path)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"sync"
 	"time"
 
@@ -20,10 +21,11 @@ type resets struct {
 	store *redis.Store // nil: counters are in this process, and so are generations
 	log   *slog.Logger
 
-	mu      sync.Mutex
+	failing bool // was logged; run's alone
+
+	mu      sync.Mutex              // of what follows
 	version uint64                  // of the generations in force
 	of      map[rules.RuleID]uint64 // they
-	failing bool                    // was logged
 }
 
 // resetsInterval is how often an instance looks for what others have reset.
@@ -35,9 +37,7 @@ func (r *resets) Reset(ctx context.Context, reset []*rules.Rule) error {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		of := make(map[rules.RuleID]uint64, len(r.of)+len(reset))
-		for id, n := range r.of {
-			of[id] = n
-		}
+		maps.Copy(of, r.of)
 		for _, rule := range reset {
 			of[rule.ID()]++
 		}

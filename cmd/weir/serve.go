@@ -66,8 +66,8 @@ func serve(ctx context.Context, c *serveConfig, stdout, stderr io.Writer) error 
 	return c.serve(ctx, traces, log, stdout)
 }
 
-// serve serves HTTP from the beginning, so that /readyz tells what it waits for, and
-// gRPC when rules are loaded, since until then no answer would be right.
+// serve serves HTTP from the beginning, and gRPC when rules are loaded, since until
+// then no answer would be right.
 func (c *serveConfig) serve(ctx context.Context, traces *tracing.Tracing, log *slog.Logger, stdout io.Writer) error {
 	live := rules.NewLive(rules.LiveOptions{
 		Options: rules.Options{OnFailure: c.failurePolicy(), CountDenied: c.countDenied},
@@ -83,82 +83,56 @@ func (c *serveConfig) serve(ctx context.Context, traces *tracing.Tracing, log *s
 	background, ctx := errgroup.WithContext(ctx)
 	defer func() { cancel(); _ = background.Wait() }() // whatever ends serve: nothing goes on after it
 	background.Go(func() error { tuneMemory(ctx); return nil })
-	certs, err := c.tls.load(ctx, background, log)
+	front, err := c.openFront(ctx, background, live, sources, traces, log)
 	if err != nil {
 		return err
 	}
-
-	counting := c.metrics.open(ctx, background, live, certs, log)
-	ready, health := &readiness{live: live, sources: sources}, server.NewHealth()
-	web := newWeb(server.HTTPOptions{
-		Ready: ready.report, Rules: func() any { return live.Status() }, Metrics: c.metrics.handler(counting), Access: c.admin.access,
-	}, c.tls.forHTTP(certs), log)
-	web.around = traces.HTTP
-	httpAddr, err := c.serveHTTP(ctx, background, web, log)
-	if err != nil {
-		return err
-	}
-	defer web.stop()
+	defer front.stop()
 
 	err = startSources(ctx, background, sources, live)
 	if errors.Is(err, context.Canceled) { // asked to stop, or HTTP failed
-		web.stop()
+		front.stop()
 		cancel()
 		return background.Wait()
 	}
 	if err != nil {
 		return err
 	}
-	store, err := openStore(ctx, background, c, log, health, counting)
+	store, err := openStore(ctx, background, c, log, front.health, front.counting)
 	if err != nil {
 		return err
 	}
 	defer store.close()
-
-	queues, err := openQueues(ctx, background, c, c.tls.forHTTP(certs), live, log, counting)
+	queues, err := openQueues(ctx, background, c, c.tls.forHTTP(front.certs), live, log, front.counting)
 	if err != nil {
 		return err
 	}
 	defer queues.close()
-	service := newService(ctx, background, c, parts{live, store, queues, counting, traces, log})
+	service := newService(ctx, background, c, parts{live, store, queues, front.counting, traces, log})
 	grpcServer, grpcListener, err := serveGRPC(ctx, background, c, service, server.GRPCOptions{
-		MaxConnectionAge: c.maxConnectionAge, Reflection: c.reflection, Health: health, Certificates: certs, Access: c.admin.access, Stats: traces.GRPC(),
+		MaxConnectionAge: c.maxConnectionAge, Reflection: c.reflection, Health: front.health,
+		Certificates: front.certs, Access: c.admin.access, Stats: traces.GRPC(),
 	})
 	if err != nil {
 		return err
 	}
 	defer grpcListener.Close()
-	web.use(service)
-	ready.state.Store(stateServing)
+	front.web.use(service)
+	front.ready.state.Store(stateServing)
 	grpcAddr := boundAddr(c.grpcAddr, grpcListener)
 	if c.register != "" {
-		background.Go(func() error { return c.keepRegistered(ctx, grpcAddr, httpAddr, log) })
+		background.Go(func() error { return c.keepRegistered(ctx, grpcAddr, front.addr, log) })
 	}
-	announce(stdout, c, live, grpcAddr, httpAddr, queues.addr)
-	tellManager(log, daemon.SdNotifyReady+"\nSTATUS=gRPC "+grpcAddr+", HTTP "+httpAddr)
-	c.metricsAt.announce(stdout)
+	announce(stdout, c, live, grpcAddr, front.addr, queues.addr)
+	c.metricsAt.announce(stdout, front.metricsAddr)
+	tellManager(log, daemon.SdNotifyReady+"\nSTATUS=gRPC "+grpcAddr+", HTTP "+front.addr)
 
 	<-ctx.Done()
-	c.drain(ready, grpcServer, log)
+	c.drain(front.ready, grpcServer, log)
 	queues.stop()
-	web.stop()
+	front.stop()
 	cancel()
 	return background.Wait()
-}
-
-// serveHTTP serves until web is stopped, and the metrics' own address, if there is
-// one, until the context ends.
-func (c *serveConfig) serveHTTP(ctx context.Context, background *errgroup.Group, web *web, log *slog.Logger) (addr string, err error) {
-	listener, err := listen(ctx, c.httpAddr)
-	if err != nil {
-		return "", fmt.Errorf("serving HTTP (--http-addr): %w", err)
-	}
-	background.Go(func() error { return web.serve(listener) })
-	if err := c.metricsAt.serve(ctx, background, web, log); err != nil {
-		web.stop()
-		return "", err
-	}
-	return boundAddr(c.httpAddr, listener), nil
 }
 
 // drain lets clients turn elsewhere, and finishes what they have begun.

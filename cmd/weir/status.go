@@ -34,16 +34,6 @@ func statusOf(c *serveConfig, p parts) server.Status {
 			}
 		},
 	}
-	if p.counting != nil {
-		status.Outcomes = func() (counts []*weirv1.OutcomeCount) {
-			for _, t := range p.counting.Totals() {
-				counts = append(counts, &weirv1.OutcomeCount{Domain: t.Domain, Outcome: t.Outcome, Count: t.Count})
-			}
-			return counts
-		}
-		status.InFlight = func() uint64 { return uint64(max(0, p.counting.InFlight())) }
-		status.Errors = p.counting.Errors
-	}
 	if p.queues.overflow != nil {
 		q := &queueLengths{queues: p.queues.queues}
 		status.Queues = q.get

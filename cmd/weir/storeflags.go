@@ -55,7 +55,7 @@ func (k *keySecretFlags) secret(f *pflag.FlagSet) ([]byte, error) {
 		return nil, usagef("--key-secret-file and --key-secret are both given; leave one out")
 	case ofFile:
 		name = "--key-secret-file " + k.file
-		text, err := readSecret(k.file)
+		text, err := readSmall(k.file, maxSecret+int64(len("\r\n")))
 		if err != nil {
 			return nil, fmt.Errorf("--key-secret-file: %w", err)
 		}
@@ -69,12 +69,13 @@ func (k *keySecretFlags) secret(f *pflag.FlagSet) ([]byte, error) {
 	return secret, nil
 }
 
-// readSecret reads no more than shows that a file is too long.
-func readSecret(path string) (text []byte, err error) {
+// readSmall reads a file, at most so many bytes of it and one more, which shows that
+// it is longer.
+func readSmall(path string, most int64) (text []byte, err error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = cmp.Or(err, f.Close()) }()
-	return io.ReadAll(io.LimitReader(f, maxSecret+2))
+	return io.ReadAll(io.LimitReader(f, most+1))
 }

@@ -18,14 +18,14 @@ import (
 // web is the HTTP server, which is there before the service is.
 type web struct {
 	options server.HTTPOptions
-	around  func(http.Handler) http.Handler // the service, for traces; nil: nothing is
+	around  func(http.Handler) http.Handler // the handler, for traces
 	handler atomic.Pointer[http.Handler]
 	server  *http.Server
 }
 
 // newWeb speaks plain text without certificates.
-func newWeb(options server.HTTPOptions, certs *server.Certificates, log *slog.Logger) *web {
-	w := &web{options: options}
+func newWeb(options server.HTTPOptions, certs *server.Certificates, log *slog.Logger, around func(http.Handler) http.Handler) *web {
+	w := &web{options: options, around: around}
 	w.use(nil)
 	w.server = &http.Server{
 		Handler:           w,
@@ -47,10 +47,7 @@ func (w *web) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 
 // use has the service answer from now on.
 func (w *web) use(s *server.Service) {
-	handler := server.NewHTTP(s, w.options)
-	if w.around != nil {
-		handler = w.around(handler)
-	}
+	handler := w.around(server.NewHTTP(s, w.options))
 	w.handler.Store(&handler)
 }
 

@@ -7,6 +7,7 @@ import (
 	"log"
 	"net/http"
 	"os"
+	"time"
 
 	"weir/client"
 )
@@ -21,5 +22,10 @@ func main() {
 	}
 	mux := http.NewServeMux() // it redirects what is no clean path, such as //api/posts, so that none gets around its limit
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "hello") })
-	log.Fatal(http.ListenAndServe(cmp.Or(os.Getenv("LISTEN"), "127.0.0.1:8000"), weir.Handler(mux, client.HTTPOptions{})))
+	server := &http.Server{
+		Addr:              cmp.Or(os.Getenv("LISTEN"), "127.0.0.1:8000"),
+		Handler:           weir.Handler(mux, client.HTTPOptions{}),
+		ReadHeaderTimeout: 5 * time.Second,
+	}
+	log.Fatal(server.ListenAndServe())
 }

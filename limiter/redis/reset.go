@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"strconv"
 	"time"
 
@@ -22,6 +23,15 @@ var (
 // operatorTimeout is the longest that an operator waits, in the end for nothing.
 const operatorTimeout = 2 * time.Second
 
+// operator is the client for what operators do, whose answers are larger than those to
+// requests: it waits longer than --store-timeout. That of a cluster has no such copy.
+func (s *Store) operator() goredis.UniversalClient {
+	if c, ok := s.pipe.client.(*goredis.Client); ok {
+		return c.WithTimeout(operatorTimeout) // of the same connections
+	}
+	return s.pipe.client
+}
+
 // Reset implements limiter.Resetter in one round trip; on a cluster in one to each
 // node, at the same time. Other instances see it at once, but for what their deny
 // caches remember, and their counters for the time that Redis is away.
@@ -39,7 +49,7 @@ func (s *Store) Reset(ctx context.Context, counters []limiter.Counter) (held int
 	}()
 	var gone []*goredis.IntCmd
 	err = s.operate(ctx, "resetting counters", func(ctx context.Context) error {
-		p := s.pipe.client.Pipeline()
+		p := s.operator().Pipeline()
 		for _, c := range counters {
 			gone = append(gone, p.Unlink(ctx, s.naming.Counter(c.Key, c.Overflow)))
 		}
@@ -97,8 +107,8 @@ func (s *Store) foresee(ctx context.Context, hits []limiter.Hit) ([]limiter.Deci
 // Generations tell how often things were reset as a whole, by their names: a hash
 // in Redis, that all instances with the same key prefix share.
 type Generations struct {
-	Version uint64            // grows with each reset; 0: there was none
-	Of      map[string]uint64 // from 1 on; what was never reset is left out
+	Version uint64            // another one after each reset; 0: there was none
+	Of      map[string]uint64 // over 0, and another one after each reset; what was never reset is left out
 }
 
 // The hash of generations has a field for each name, and one for their version.
@@ -115,15 +125,15 @@ const generationsLife = 2*limiter.MaxWindow + 24*time.Hour
 // is still the last. It fails with ErrUnavailable, or with the context's error.
 func (s *Store) Generations(ctx context.Context, known uint64) (g *Generations, err error) {
 	err = s.operate(ctx, "reading which rules were reset", func(ctx context.Context) error {
-		key := s.opts.KeyPrefix + generationsKey
-		version, err := s.pipe.client.HGet(ctx, key, generationsField).Uint64()
+		key, client := s.opts.KeyPrefix+generationsKey, s.operator()
+		version, err := client.HGet(ctx, key, generationsField).Uint64()
 		if err != nil && !errors.Is(err, goredis.Nil) {
 			return err
 		}
 		if version == known {
 			return nil
 		}
-		fields, err := s.pipe.client.HGetAll(ctx, key).Result()
+		fields, err := client.HGetAll(ctx, key).Result()
 		if err != nil {
 			return err
 		}
@@ -147,17 +157,27 @@ func (s *Store) Generations(ctx context.Context, known uint64) (g *Generations, 
 	return g, nil
 }
 
+// generationStep is how much a number may grow in one reset: less than the root of
+// what fits into a number in Redis, so that resets do not run out of them.
+const generationStep = 1 << 31
+
+// step is by how much a number grows. It is random, since the hash may get lost, such
+// as in a failover: if the numbers then began with 1 again, an instance that missed
+// the loss would take them for those it knows, and counters of before would come back
+// as new ones.
+func step() int64 { return 1 + rand.Int64N(generationStep) }
+
 // NextGeneration begins a new one for each of the names. It fails with
 // ErrUnavailable, after which it may or may not be done, or with the context's
 // error.
 func (s *Store) NextGeneration(ctx context.Context, names ...string) error {
 	return s.operate(ctx, "resetting rules", func(ctx context.Context) error {
 		key := s.opts.KeyPrefix + generationsKey
-		p := s.pipe.client.Pipeline()
+		p := s.operator().Pipeline()
 		for _, name := range names {
-			p.HIncrBy(ctx, key, name, 1)
+			p.HIncrBy(ctx, key, name, step())
 		}
-		p.HIncrBy(ctx, key, generationsField, 1) // the last: who sees it sees the others
+		p.HIncrBy(ctx, key, generationsField, step()) // the last: who sees it sees the others
 		p.Expire(ctx, key, generationsLife)
 		_, err := p.Exec(ctx)
 		return err

@@ -68,8 +68,9 @@ type Store struct {
 var ErrURL = errors.New("not the URL of a store")
 
 // Open returns a store. It fails with ErrURL if the URL is malformed, and if the
-// files for TLS cannot be used. It waits for Redis until the context ends; a Redis that does not answer by then is away, and
-// the failure policies decide until it does.
+// files for TLS cannot be used. It waits for Redis until the context ends; a Redis
+// that does not answer by then is away, and the failure policies decide until it
+// does.
 func Open(ctx context.Context, opts Options) (*Store, error) {
 	if opts.KeyPrefix == "" {
 		opts.KeyPrefix = DefaultKeyPrefix

@@ -128,16 +128,24 @@ func (m *Metrics) newCounters(which int) *prometheus.CounterVec {
 	return c
 }
 
-// maxScrapes is how many scrapes run at once; more are answered 503.
-const maxScrapes = 4
+// maxScrapes is how many scrapes run at once; more are answered 503. Who does not read
+// its answer in time is cut off, lest it keep the place from others.
+const (
+	maxScrapes    = 4
+	slowestScrape = 10 * time.Second // Prometheus waits no longer unless it is told to
+)
 
 // Handler serves the metrics. It asks nothing of the store or of any other server.
 func (m *Metrics) Handler() http.Handler {
 	if m == nil {
 		return http.NotFoundHandler()
 	}
-	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{
+	scrapes := promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{
 		ErrorLog: scrapeLog{m.opts.Logger}, ErrorHandling: promhttp.ContinueOnError, MaxRequestsInFlight: maxScrapes,
+	})
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(slowestScrape)) // of this answer; a test's writer may have none
+		scrapes.ServeHTTP(w, r)
 	})
 }
 
@@ -342,5 +350,9 @@ func goVersion() string { return runtime.Version() }
 
 // nearFrom is what must remain of a limit for it not to be near.
 func (m *Metrics) nearFrom(capacity int64) uint64 {
-	return uint64(capacity - int64(math.Floor(float64(capacity)*m.opts.NearRatio)))
+	ratio := DefaultNearRatio
+	if m != nil {
+		ratio = m.opts.NearRatio
+	}
+	return uint64(capacity - int64(math.Floor(float64(capacity)*ratio)))
 }

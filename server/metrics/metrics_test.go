@@ -1,8 +1,11 @@
 package metrics
 
 import (
+	"bufio"
 	"context"
 	"errors"
+	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -338,4 +341,71 @@ func TestTheCatalogIsWhatIsServed(t *testing.T) {
 	for name := range served {
 		t.Errorf("%s is not in the catalog", name)
 	}
+}
+
+// pipes is a listener whose connections keep nothing on the way: what is not read is
+// not written.
+type pipes chan net.Conn
+
+func (p pipes) Accept() (net.Conn, error) {
+	conn, ok := <-p
+	if !ok {
+		return nil, net.ErrClosed
+	}
+	return conn, nil
+}
+func (pipes) Close() error   { return nil }
+func (pipes) Addr() net.Addr { return &net.TCPAddr{} }
+
+func TestScrapersThatDoNotReadKeepNobodyElseFromTheMetrics(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		conns := make(pipes)
+		mux := http.NewServeMux()
+		mux.Handle("/metrics", newCounting(t, "", Options{}).Handler())
+		mux.HandleFunc("/", func(http.ResponseWriter, *http.Request) {})
+		server := &http.Server{Handler: mux}
+		served := make(chan error)
+		go func() { served <- server.Serve(conns) }()
+		scrape := func() net.Conn {
+			client, conn := net.Pipe()
+			conns <- conn
+			_, _ = io.WriteString(client, "GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n")
+			return client
+		}
+		read := func(client net.Conn) int {
+			resp, err := http.ReadResponse(bufio.NewReader(client), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, _ = io.Copy(io.Discard, resp.Body)
+			return resp.StatusCode
+		}
+		var open []net.Conn
+		for range maxScrapes {
+			open = append(open, scrape())
+			synctest.Wait()
+		}
+		last := scrape()
+		if code := read(last); code != http.StatusServiceUnavailable {
+			t.Errorf("one more at the same time: %d", code)
+		}
+		time.Sleep(slowestScrape + time.Second)
+		another := scrape()
+		if code := read(another); code != http.StatusOK {
+			t.Errorf("after those who do not read were cut off: %d", code)
+		}
+		time.Sleep(slowestScrape + time.Second)
+		_, _ = io.WriteString(another, "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+		if code := read(another); code != http.StatusOK {
+			t.Errorf("something else on the same connection, later: %d", code)
+		}
+		for _, conn := range append(open, last, another) {
+			conn.Close()
+		}
+		close(conns)
+		_ = server.Close()
+		if err := <-served; !errors.Is(err, net.ErrClosed) && !errors.Is(err, http.ErrServerClosed) {
+			t.Error(err)
+		}
+	})
 }

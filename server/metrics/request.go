@@ -64,6 +64,11 @@ func (r *Request) Decided(set *rules.Set, req *rules.Request, plan *rules.Plan, 
 	}
 }
 
+// Outcome is how a decision came out, one of Outcomes. Shadow is the whole server's.
+func (m *Metrics) Outcome(h *limiter.Hit, d *limiter.Decision, shadow bool) string {
+	return outcomeNames[m.outcome(h, d, shadow)]
+}
+
 // outcome is exactly one, for each decision.
 func (m *Metrics) outcome(h *limiter.Hit, d *limiter.Decision, shadow bool) outcome {
 	switch {

@@ -9,9 +9,11 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	rlcommon "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	rls "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
@@ -82,6 +84,9 @@ func attributes(list []*commonpb.KeyValue) map[string]string {
 	m := map[string]string{}
 	for _, a := range list {
 		m[a.Key] = a.Value.GetStringValue()
+		if b, ok := a.Value.Value.(*commonpb.AnyValue_BoolValue); ok {
+			m[a.Key] = strconv.FormatBool(b.BoolValue)
+		}
 	}
 	return m
 }
@@ -153,11 +158,21 @@ func open(t *testing.T, opts Options) (*Tracing, *logBook) {
 	return traces, book
 }
 
-// flush sends all spans.
-func flush(t *testing.T, traces *Tracing) {
+// flush sends all spans, until the receiver has so many at least: grpc ends that of a
+// call a little after its answer.
+func flush(t *testing.T, traces *Tracing, r *receiver, atLeast int) {
 	t.Helper()
-	if err := traces.provider.ForceFlush(t.Context()); err != nil {
-		t.Fatal(err)
+	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
+		if err := traces.provider.ForceFlush(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		n := len(r.all())
+		if n >= atLeast {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("there are %d spans, want %d at least", n, atLeast)
+		}
 	}
 }
 
@@ -165,6 +180,7 @@ const someRules = `
 rules:
   - {name: posts, match: {endpoint: /api/posts, user: "*"}, limit: 1, window: 1h}
   - {name: paced, match: {endpoint: /paced}, limit: 50, window: 1s, algorithm: leaky_bucket}
+  - {name: wide, match: {endpoint: /wide}, limit: 100, window: 1h}
   - {name: seen, match: {endpoint: /seen}, limit: 0, window: 1h, shadow_mode: true}
 `
 

@@ -121,7 +121,7 @@ func (t tracer) Step(ctx context.Context, name string) (context.Context, func(er
 
 func (tracer) Decided(ctx context.Context, v server.Verdict) {
 	span := trace.SpanFromContext(ctx)
-	span.SetAttributes(attribute.String("weir.domain", valid(v.Domain)), attribute.String("weir.outcome", v.Outcome))
+	span.SetAttributes(attribute.String("weir.domain", valid(v.Domain)), attribute.String("weir.outcome", v.Outcome), attribute.Bool("weir.refused", v.Refused))
 	if v.Rule != "" {
 		span.SetAttributes(attribute.String("weir.rule", valid(v.Rule)))
 	}

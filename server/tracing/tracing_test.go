@@ -36,7 +36,7 @@ func TestADecisionGoesOnInTheCallersTrace(t *testing.T) {
 			if _, err := healthpb.NewHealthClient(conn).Check(ctx, new(healthpb.HealthCheckRequest)); err != nil {
 				t.Fatal(err)
 			}
-			flush(t, traces)
+			flush(t, traces, r, 2)
 
 			call, store := r.named(t, spanOfCall), r.named(t, "store")
 			if len(r.all()) != 2 {
@@ -49,7 +49,7 @@ func TestADecisionGoesOnInTheCallersTrace(t *testing.T) {
 				t.Error("the store's span is not within the call's")
 			}
 			got := attributes(call.Attributes)
-			for name, want := range map[string]string{"weir.domain": "default", "weir.rule": "posts", "weir.outcome": "ok"} {
+			for name, want := range map[string]string{"weir.domain": "default", "weir.rule": "posts", "weir.outcome": "near_limit", "weir.refused": "false"} {
 				if got[name] != want {
 					t.Errorf("%s is %q, want %q", name, got[name], want)
 				}
@@ -78,19 +78,29 @@ func TestATraceTellsTheOutcome(t *testing.T) {
 	for _, x := range []struct {
 		request       *rls.RateLimitRequest
 		rule, outcome string
+		refused       string
+		remark        string
 	}{
-		{request("endpoint", "/api/posts", "user", "bob"), "posts", "ok"},
-		{request("endpoint", "/api/posts", "user", "bob"), "posts", "over_limit"},
-		{request("endpoint", "/seen"), "seen", "shadow_over_limit"},
-		{request("endpoint", "/elsewhere"), "", "ok"},
+		{request("endpoint", "/api/posts", "user", "bob"), "posts", "near_limit", "false", "the last that may pass"},
+		{request("endpoint", "/api/posts", "user", "bob"), "posts", "over_limit", "true", "one too many"},
+		{request("endpoint", "/seen"), "seen", "shadow_over_limit", "false", "refused in shadow"},
+		{&rls.RateLimitRequest{Domain: "default", Descriptors: append(request("endpoint", "/wide").Descriptors, request("endpoint", "/seen").Descriptors...)},
+			"wide", "shadow_over_limit", "false", "passes, and another rule in shadow would have refused"},
+		{request("endpoint", "/wide"), "wide", "ok", "false", "far from the limit"},
+		{request("endpoint", "/elsewhere"), "", "ok", "false", "no rule"},
 	} {
 		if _, err := client.ShouldRateLimit(t.Context(), x.request); err != nil {
 			t.Fatal(err)
 		}
-		flush(t, traces)
+		spans := 2 // the call's and the store's
+		if x.rule == "" {
+			spans = 1
+		}
+		flush(t, traces, r, spans)
 		got := attributes(r.named(t, spanOfCall).Attributes)
-		if got["weir.rule"] != x.rule || got["weir.outcome"] != x.outcome {
-			t.Errorf("%v: rule %q, outcome %q; want %q, %q", x.request.Descriptors, got["weir.rule"], got["weir.outcome"], x.rule, x.outcome)
+		if got["weir.rule"] != x.rule || got["weir.outcome"] != x.outcome || got["weir.refused"] != x.refused {
+			t.Errorf("%s: rule %q, outcome %q, refused %q; want %q, %q, %q",
+				x.remark, got["weir.rule"], got["weir.outcome"], got["weir.refused"], x.rule, x.outcome, x.refused)
 		}
 		r.mu.Lock()
 		r.spans = nil
@@ -101,7 +111,7 @@ func TestATraceTellsTheOutcome(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	flush(t, traces)
+	flush(t, traces, r, 6)
 	held := false
 	for _, s := range r.all() {
 		held = held || s.Name == "hold" && s.EndTimeUnixNano-s.StartTimeUnixNano > uint64(time.Millisecond)
@@ -112,7 +122,6 @@ func TestATraceTellsTheOutcome(t *testing.T) {
 	if _, err := client.ShouldRateLimit(t.Context(), &rls.RateLimitRequest{}); err == nil {
 		t.Error("an empty request is answered")
 	}
-	flush(t, traces)
 }
 
 func TestHTTPIsInTracesToo(t *testing.T) {
@@ -136,7 +145,7 @@ func TestHTTPIsInTracesToo(t *testing.T) {
 	}
 	get("GET", "/healthz", "")
 	get("GET", "/v1/counters/alice", "")
-	flush(t, traces)
+	flush(t, traces, r, 3)
 	call := r.named(t, "HTTP /json")
 	if hex(call.TraceId) != traceID || attributes(call.Attributes)["weir.rule"] != "seen" || r.resource["service.name"] != "named" {
 		t.Errorf("%v of %v", call, r.resource)
@@ -167,7 +176,7 @@ func TestADeliveryGoesOnInTheTraceOfItsRequest(t *testing.T) {
 		t.Fatal(err)
 	}
 	resp.Body.Close()
-	flush(t, traces)
+	flush(t, traces, r, 1)
 	s := r.named(t, "deliver")
 	if hex(s.TraceId) != traceID || got != "00-"+traceID+"-"+hex(s.SpanId)+"-01" || s.Status.GetCode() != tracepb.Status_STATUS_CODE_ERROR {
 		t.Errorf("the upstream goes on with %s; the span is %v", got, s)
@@ -242,7 +251,7 @@ func TestOnlySampledRequestsAreFollowed(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	flush(t, traces)
+	flush(t, traces, r, 2)
 	if n := len(r.all()); n != 2 { // a call's, and its store's
 		t.Errorf("there are %d spans, want those of the one call that Envoy samples", n)
 	}
