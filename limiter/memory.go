@@ -19,7 +19,7 @@ type MemoryOptions struct {
 	OnDropped   func()           // called when a counter too far ahead of the clock is dropped; may be nil
 }
 
-// DefaultMaxCounters bounds a Memory store to about 100 MB, logs aside.
+// DefaultMaxCounters bounds a Memory store to about 50 MB, logs aside.
 const DefaultMaxCounters = 1_000_000
 
 const shards = 64 // one bit each in a request's set of locks
@@ -40,21 +40,18 @@ type Memory struct {
 }
 
 type shard struct {
-	mu       sync.Mutex
-	counters map[digest]record
-	logs     map[digest][]LogEntry // of the counters that have one
-	_        [64]byte              // apart from the next shard's lock
+	mu     sync.Mutex
+	tables [tables]table
+	logs   map[digest][]LogEntry // of the counters that have one
+	_      [64]byte              // apart from the next shard's lock
 }
+
+// tables share a shard's counters, so that to grow or to sweep one takes little time
+// under the lock.
+const tables = 64
 
 // digest is a seeded hash of 128 bits: clients cannot make two keys meet.
 type digest [2]uint64
-
-// record is a State without its log, and when it ends. It has no pointers, so
-// the garbage collector need not look at millions of them.
-type record struct {
-	time, used, previous int64
-	expires              int64 // µs since 1970
-}
 
 // NewMemory returns an empty store.
 func NewMemory(opts MemoryOptions) *Memory {
@@ -67,7 +64,6 @@ func NewMemory(opts MemoryOptions) *Memory {
 	m := &Memory{opts: opts, seeds: [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}, start: time.Now()}
 	m.requests.New = func() any { return new(request) }
 	for i := range m.shards {
-		m.shards[i].counters = make(map[digest]record)
 		m.shards[i].logs = make(map[digest][]LogEntry)
 	}
 	return m
@@ -139,6 +135,9 @@ func (m *Memory) digest(k Key) digest {
 
 func (d digest) shard() int { return int(d[0] % shards) }
 
+// table is the one that has the digest's counter. The shard's lock is held.
+func (s *shard) table(d digest) *table { return &s.tables[d[0]/shards%tables] }
+
 // lock takes the shards' locks in order, so that no two requests wait for each
 // other.
 func (m *Memory) lock(set uint64) {
@@ -176,14 +175,16 @@ func (m *Memory) load(r *request, hits []Hit) error {
 
 // state is what a counter holds, if it is held. s.mu is held.
 func (s *shard) state(d digest) (state State, held bool) {
-	c, ok := s.counters[d]
-	if ok {
-		state = State{Time: c.time, Used: c.used, Previous: c.previous}
-		if len(s.logs) > 0 {
-			state.Log = s.logs[d]
-		}
+	counter := s.table(d).get(d)
+	if counter == nil {
+		return State{}, false
 	}
-	return state, ok
+	c := counter.record()
+	state = State{Time: c.time, Used: c.used, Previous: c.previous}
+	if len(s.logs) > 0 {
+		state.Log = s.logs[d]
+	}
+	return state, true
 }
 
 // begins tells whether the hit may begin a counter: looks, refunds and limit 0
@@ -225,13 +226,13 @@ func (m *Memory) save(r *request) {
 		}
 		switch empty := slot.State.Used == 0 && slot.State.Previous == 0; {
 		case slot.Changed && empty: // a refund has left nothing to remember
-			delete(s.counters, d)
+			s.table(d).remove(d)
 			delete(s.logs, d)
 			if r.held[i] || r.reserved[i] {
 				m.count.Add(-1)
 			}
 		case slot.Changed:
-			s.counters[d] = record{slot.State.Time, slot.State.Used, slot.State.Previous, slot.Expires}
+			s.table(d).put(d, record{slot.State.Time, slot.State.Used, slot.State.Previous, roundUp(slot.Expires)})
 			if slot.State.Log != nil {
 				s.logs[d] = slot.State.Log
 			}
@@ -245,24 +246,30 @@ func (m *Memory) save(r *request) {
 // Len is how many counters it holds, some of which may have ended.
 func (m *Memory) Len() int { return int(m.count.Load()) }
 
-// Sweep removes the counters that have ended.
+// roundUp turns µs into expiryUnits.
+func roundUp(µs int64) int64 { return (µs + expiryUnit - 1) / expiryUnit }
+
+// Sweep removes the counters that have ended. It holds a shard's lock for a table at
+// a time only.
 func (m *Memory) Sweep() {
-	now := m.opts.Now().UnixMicro()
+	now := m.opts.Now().UnixMicro() / expiryUnit
 	for i := range m.shards {
-		m.shards[i].sweep(now, &m.count)
+		for j := range tables {
+			m.shards[i].sweep(j, now, &m.count)
+		}
 	}
 }
 
-func (s *shard) sweep(now int64, count *atomic.Int64) {
+func (s *shard) sweep(table int, now int64, count *atomic.Int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for d, c := range s.counters {
-		if c.expires <= now {
-			delete(s.counters, d)
+	before := s.tables[table].n
+	s.tables[table].sweep(now, func(d digest) {
+		if len(s.logs) > 0 {
 			delete(s.logs, d)
-			count.Add(-1)
 		}
-	}
+	})
+	count.Add(int64(s.tables[table].n - before))
 }
 
 // sweepSoon sweeps a full store, but spends a tenth of the time on it at most.

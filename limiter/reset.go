@@ -72,18 +72,18 @@ func (m *Memory) Reset(ctx context.Context, counters []Counter) (held int, err e
 	if err := ctx.Err(); err != nil {
 		return 0, err
 	}
-	now := m.opts.Now().UnixMicro()
+	now := m.opts.Now().UnixMicro() / expiryUnit
 	for i := range counters {
 		d := m.digest(counters[i].Key)
 		s := &m.shards[d.shard()]
 		s.mu.Lock()
-		if c, ok := s.counters[d]; ok {
-			delete(s.counters, d)
-			delete(s.logs, d)
-			m.count.Add(-1)
-			if c.expires > now {
+		if c := s.table(d).get(d); c != nil {
+			if c.expires() > now {
 				held++
 			}
+			s.table(d).remove(d)
+			delete(s.logs, d)
+			m.count.Add(-1)
 		}
 		s.mu.Unlock()
 	}

@@ -106,10 +106,9 @@ func (m *Memory) put(h *Hit, used int64, now time.Time) {
 	s := &m.shards[d.shard()]
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	before := len(s.counters)
-	s.counters[d] = record{state.Time, state.Used, state.Previous, expires}
-	if len(s.counters) > before && (used == 0 || m.count.Add(1) > int64(m.opts.MaxCounters)) {
-		delete(s.counters, d)
+	added := s.table(d).put(d, record{state.Time, state.Used, state.Previous, roundUp(expires)})
+	if added && (used == 0 || m.count.Add(1) > int64(m.opts.MaxCounters)) {
+		s.table(d).remove(d)
 		if used > 0 {
 			m.count.Add(-1)
 		}
