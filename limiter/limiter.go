@@ -143,6 +143,16 @@ const (
 	OriginLocal            // this instance alone (FailLocal)
 )
 
+var originNames = [...]string{"store", "deny_cache", "allow", "deny", "local"}
+
+// String is the origin's name: a failure policy's is that of the policy.
+func (o Origin) String() string {
+	if int(o) < len(originNames) {
+		return originNames[o]
+	}
+	return fmt.Sprintf("origin(%d)", uint8(o))
+}
+
 // Store keeps counters.
 type Store interface {
 	// Decide charges all hits of one request, or, if any enforced limit refuses

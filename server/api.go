@@ -193,6 +193,7 @@ func decisionOf(descriptor uint32, r *rules.Rule, h *limiter.Hit, d *limiter.Dec
 		Shadow:          h.Shadow,
 		Remaining:       d.Remaining,
 		ResetAfter:      durationpb.New(d.ResetAfter),
+		DecidedBy:       d.Origin.String(),
 	}
 	if r != nil {
 		out.Rule = toValid(r.Label())

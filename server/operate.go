@@ -173,7 +173,7 @@ func (a *api) resetRule(ctx context.Context, domain, name string) (*weirv1.Reset
 		}
 	}
 	if len(reset) == 0 {
-		return nil, grpcstatus.Errorf(codes.NotFound, "no rule of domain %q has this name or path; ListRules lists them", domain)
+		return nil, grpcstatus.Errorf(codes.NotFound, "no rule of domain %q has this name or path; ListRules (GET /v1/rules) lists them", domain)
 	}
 	if err := a.service.opts.ResetRules(ctx, reset); err != nil {
 		return nil, toStatus(err)

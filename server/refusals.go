@@ -76,8 +76,18 @@ func (l *refusalLog) refused(c *call, decisions []limiter.Decision) {
 	}
 	attributes := []any{
 		"domain", brief(c.request.Domain), "rule", brief(rule),
-		"limit", h.Limit.Requests, "window", h.Limit.Window.String(), "retry_after", d.RetryAfter, "left_out", missed,
+		"limit", h.Limit.Requests, "window", h.Limit.Window.String(),
 	}
+	if d.RetryAfter > 0 { // else waiting cannot help
+		attributes = append(attributes, "retry_after", d.RetryAfter)
+	}
+	switch d.Origin { // refused without the store: named as weir_decisions_total does
+	case limiter.OriginClosed:
+		attributes = append(attributes, "outcome", "failed_closed")
+	case limiter.OriginLocal:
+		attributes = append(attributes, "outcome", "failed_local")
+	}
+	attributes = append(attributes, "left_out", missed)
 	if l.values {
 		attributes = append(attributes, "entries", entriesText(c, told))
 	}

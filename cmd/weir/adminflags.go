@@ -41,7 +41,11 @@ func (a *adminFlags) complete(f *pflag.FlagSet) error {
 	}
 	access, err := server.NewAccess(server.AccessOptions{Token: a.token})
 	if err != nil {
-		return usagef("--admin-token: %w", err)
+		name := "--admin-token"
+		if a.file != "" {
+			name += "-file"
+		}
+		return usagef("%s: %w", name, err)
 	}
 	a.access = access
 	return nil

@@ -103,11 +103,16 @@ func decisionText(d *weirv1.Decision) string {
 	}
 	text += fmt.Sprintf(", %d per %v %s, %d left", d.Limit, d.Window.AsDuration(), d.Algorithm, d.Remaining)
 	if !d.Allowed {
-		if d.RetryAfter == nil {
-			text += ", waiting cannot help"
-		} else {
+		switch {
+		case d.RetryAfter != nil:
 			text += fmt.Sprintf(", retry after %v", milliseconds(d.RetryAfter.AsDuration()))
+		case d.DecidedBy != "deny":
+			text += ", waiting cannot help"
 		}
+	}
+	switch d.DecidedBy {
+	case "allow", "deny", "local":
+		text += ", without the store (on_store_failure: " + d.DecidedBy + ")"
 	}
 	if wait := d.Delay.AsDuration(); wait > 0 {
 		text += fmt.Sprintf(", held for %v", milliseconds(wait))

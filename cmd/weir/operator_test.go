@@ -55,6 +55,19 @@ func TestResetAndTopFromTheCommandLine(t *testing.T) {
 	weirAt("decide", "default", "z=1", "--details").want(t, 0, "no limit was checked")
 }
 
+// A refusal that comes of the store's absence is told from one that no wait helps.
+func TestARefusalWithoutTheStoreSaysSo(t *testing.T) {
+	s := serving(t, "--rules", rulesFile(t, twoRules), "--store", "redis://127.0.0.1:1", "--on-store-failure", "deny")
+	r := weir(t, "decide", "default", "user=eve", "--details", "--addr", s.grpcAddr)
+	r.want(t, 0, "OVER_LIMIT", "refuses", "without the store (on_store_failure: deny)")
+	if strings.Contains(r.stdout, "waiting cannot help") {
+		t.Errorf("it will help to wait for the store: %s", r.stdout)
+	}
+	if log := s.stderr.String(); !strings.Contains(log, "outcome=failed_closed") || strings.Contains(log, "retry_after") {
+		t.Errorf("the log says:\n%s", log)
+	}
+}
+
 // What one instance resets begins anew on the other too, and for those that start
 // later; and reloads, and a Redis that is away for a while, do not take it back.
 func TestAResetHoldsOnAllInstancesOnARedis(t *testing.T) {

@@ -89,7 +89,7 @@ func (f TLSFiles) dialer(o *redis.Options) (func(ctx context.Context, network, a
 	case o.TLSConfig.InsecureSkipVerify && f.CAFile != "":
 		return nil, errors.New("skip_verify=true takes any certificate, and an authority is given that it should have; leave one of them out")
 	case (f.CertFile == "") != (f.KeyFile == ""):
-		return nil, errors.New("the client's certificate and its key go together")
+		return nil, errors.New("the client's certificate and its key go together: give --store-cert-file and --store-key-file, or neither")
 	}
 	base, timeout := o.TLSConfig, o.DialTimeout
 	first, err := f.config(base)

@@ -125,7 +125,8 @@ export class Explainer {
 
 function passes(d) {
   if (!d || d.allowed) return '–';
-  return d.retryAfter ? duration(seconds(d.retryAfter)) : 'never';
+  if (d.retryAfter) return duration(seconds(d.retryAfter));
+  return d.decidedBy === 'deny' ? 'when the store is back' : 'never';
 }
 
 function sentence(a) {

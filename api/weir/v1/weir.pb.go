@@ -611,12 +611,16 @@ type Decision struct {
 	// Until the counter is as new, if nothing more is charged.
 	ResetAfter *durationpb.Duration `protobuf:"bytes,9,opt,name=reset_after,json=resetAfter,proto3" json:"reset_after,omitempty"`
 	// Of a refusal: the same hits pass after this time if nothing else is
-	// charged. Unset where waiting cannot help, because the cost is greater than
-	// the limit can ever let pass, and where allowed.
+	// charged. Unset where allowed, where waiting cannot help, because the cost is
+	// greater than the limit can ever let pass, and where decided_by is deny.
 	RetryAfter *durationpb.Duration `protobuf:"bytes,10,opt,name=retry_after,json=retryAfter,proto3" json:"retry_after,omitempty"`
 	// How long leaky_bucket made the request wait for its turn. The answer was
 	// held for the longest delay of the request; nothing is left to wait for.
-	Delay         *durationpb.Duration `protobuf:"bytes,11,opt,name=delay,proto3" json:"delay,omitempty"`
+	Delay *durationpb.Duration `protobuf:"bytes,11,opt,name=delay,proto3" json:"delay,omitempty"`
+	// store; deny_cache: this instance remembers a refusal of the store's; or, where
+	// the store is away or has no room, the failure policy of the rule: allow, deny,
+	// or local, which is this instance alone.
+	DecidedBy     string `protobuf:"bytes,12,opt,name=decided_by,json=decidedBy,proto3" json:"decided_by,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -726,6 +730,13 @@ func (x *Decision) GetDelay() *durationpb.Duration {
 		return x.Delay
 	}
 	return nil
+}
+
+func (x *Decision) GetDecidedBy() string {
+	if x != nil {
+		return x.DecidedBy
+	}
+	return ""
 }
 
 type EnqueueRequest struct {
@@ -2747,7 +2758,7 @@ const file_weir_v1_weir_proto_rawDesc = "" +
 	"\vdescriptors\x18\x02 \x03(\v2\x13.weir.v1.DescriptorR\vdescriptors\"Y\n" +
 	"\fPeekResponse\x12\x18\n" +
 	"\aallowed\x18\x01 \x01(\bR\aallowed\x12/\n" +
-	"\tdecisions\x18\x02 \x03(\v2\x11.weir.v1.DecisionR\tdecisions\"\xa9\x03\n" +
+	"\tdecisions\x18\x02 \x03(\v2\x11.weir.v1.DecisionR\tdecisions\"\xc8\x03\n" +
 	"\bDecision\x12)\n" +
 	"\x10descriptor_index\x18\x01 \x01(\rR\x0fdescriptorIndex\x12\x12\n" +
 	"\x04rule\x18\x02 \x01(\tR\x04rule\x12\x1c\n" +
@@ -2762,7 +2773,9 @@ const file_weir_v1_weir_proto_rawDesc = "" +
 	"\vretry_after\x18\n" +
 	" \x01(\v2\x19.google.protobuf.DurationR\n" +
 	"retryAfter\x12/\n" +
-	"\x05delay\x18\v \x01(\v2\x19.google.protobuf.DurationR\x05delay\"\xbf\x01\n" +
+	"\x05delay\x18\v \x01(\v2\x19.google.protobuf.DurationR\x05delay\x12\x1d\n" +
+	"\n" +
+	"decided_by\x18\f \x01(\tR\tdecidedBy\"\xbf\x01\n" +
 	"\x0eEnqueueRequest\x12\x16\n" +
 	"\x06domain\x18\x01 \x01(\tR\x06domain\x12(\n" +
 	"\aentries\x18\x02 \x03(\v2\x0e.weir.v1.EntryR\aentries\x12.\n" +
