@@ -95,7 +95,7 @@ func newScripts() *scripts {
 	for a, part := range parts {
 		hot, rare, _ := strings.Cut(part, rareMark)
 		one := hot + strings.Replace(singleLua, rareHereMark, rare, 1)
-		s.single[a] = newScript(preludeLua + "local at = 1\n" + readLua + fast[a] + field.ReplaceAllString(one, ""))
+		s.single[a] = newScript(preludeLua + fast[a] + "local at = 1\n" + readLua + field.ReplaceAllString(one, ""))
 		all += fmt.Sprintf(`algorithms[%d] = function()
 %s
 return {load = load, look = look, charge = charge, save = save, made = false, rare = function()
@@ -226,6 +226,9 @@ var errReply = errors.New("a script's answer has another shape than its hits; do
 func decode(reply []int64, hits []limiter.Hit, receipts bool) (a answer, err error) {
 	if len(reply) == 1 && reply[0] == -1 {
 		return answer{outside: true}, nil
+	}
+	if len(reply) == 2 && len(hits) == 1 {
+		return answer{decisions: []limiter.Decision{decision(&hits[0], []int64{1, reply[0], reply[1]})}}, nil
 	}
 	if len(reply) < 2 {
 		return a, errReply
