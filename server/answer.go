@@ -2,6 +2,7 @@ package server
 
 import (
 	"math"
+	"strconv"
 	"time"
 
 	rls "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
@@ -32,7 +33,33 @@ type status struct {
 	hasReset  bool
 }
 
-type header struct{ key, value string }
+// header is a field of an HTTP message. A number is written where it is needed,
+// without a string of its own.
+type header struct {
+	key, value string
+	number     uint64
+	isNumber   bool // value is not used
+}
+
+func textHeader(key, value string) header      { return header{key: key, value: value} }
+func numberHeader(key string, n uint64) header { return header{key: key, number: n, isNumber: true} }
+
+func (h *header) appendValue(b []byte) []byte {
+	if h.isNumber {
+		return strconv.AppendUint(b, h.number, 10)
+	}
+	return append(b, h.value...)
+}
+
+// appendTo appends an envoy.config.core.v3.HeaderValue.
+func (h *header) appendTo(b []byte) []byte {
+	b = appendString(b, 1, h.key)
+	if !h.isNumber {
+		return appendString(b, 2, h.value)
+	}
+	var digits [20]byte
+	return appendBytes(b, 2, h.appendValue(digits[:0]))
+}
 
 func (a *answer) clear() {
 	a.over, a.body, a.metadata = false, nil, nil
@@ -65,12 +92,12 @@ func (a *answer) appendTo(b []byte) []byte {
 		a.inner = a.statuses[i].appendTo(a.inner[:0])
 		b = appendBytes(b, fieldStatuses, a.inner)
 	}
-	for _, h := range a.headers {
-		a.inner = appendString(appendString(a.inner[:0], 1, h.key), 2, h.value)
+	for i := range a.headers {
+		a.inner = a.headers[i].appendTo(a.inner[:0])
 		b = appendBytes(b, fieldResponseHeaders, a.inner)
 	}
-	for _, h := range a.upstream {
-		a.inner = appendString(appendString(a.inner[:0], 1, h.key), 2, h.value)
+	for i := range a.upstream {
+		a.inner = a.upstream[i].appendTo(a.inner[:0])
 		b = appendBytes(b, fieldRequestHeaders, a.inner)
 	}
 	if len(a.body) > 0 {

@@ -51,11 +51,11 @@ func randomAnswer(r *rand.Rand, a *answer, name, text string) *rls.RateLimitResp
 		want.Statuses = append(want.Statuses, official)
 	}
 	for range r.IntN(4) {
-		a.headers = append(a.headers, header{name, text})
+		a.headers = append(a.headers, textHeader(name, text))
 		want.ResponseHeadersToAdd = append(want.ResponseHeadersToAdd, &corev3.HeaderValue{Key: name, Value: text})
 	}
 	for range r.IntN(3) {
-		a.upstream = append(a.upstream, header{name, text})
+		a.upstream = append(a.upstream, textHeader(name, text))
 		want.RequestHeadersToAdd = append(want.RequestHeadersToAdd, &corev3.HeaderValue{Key: name, Value: text})
 	}
 	if r.IntN(2) == 0 && text != "" {

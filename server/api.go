@@ -167,8 +167,9 @@ func oneDescriptor(domain string, entries []*weirv1.Entry) (*rules.Request, erro
 }
 
 func headersOf(headers []header) (out []*weirv1.HttpHeader) {
-	for _, h := range headers {
-		out = append(out, &weirv1.HttpHeader{Name: toValid(h.key), Value: []byte(h.value)})
+	for i := range headers {
+		h := &headers[i]
+		out = append(out, &weirv1.HttpHeader{Name: toValid(h.key), Value: h.appendValue(nil)})
 	}
 	return out
 }

@@ -52,7 +52,7 @@ func (s *Service) addBody(c *call, decisions []limiter.Decision, told int) {
 		c.answer.body = s.problem(c, decisions, told)
 	}
 	if b.contentType != "" && len(c.answer.body) > 0 {
-		c.answer.headers = append(c.answer.headers, header{"Content-Type", b.contentType})
+		c.answer.headers = append(c.answer.headers, textHeader("Content-Type", b.contentType))
 	}
 }
 

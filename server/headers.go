@@ -172,27 +172,27 @@ func (s *Service) addHeaders(c *call, decisions []limiter.Decision, told int) {
 		s.addIETF(c, decisions, told, style&IETFPartitions != 0)
 	}
 	if wait != "" && style != Draft03 {
-		a.headers = append(a.headers, header{"Retry-After", wait})
+		a.headers = append(a.headers, textHeader("Retry-After", wait))
 	}
 }
 
 // append adds the XRateLimit headers but for Retry-After.
 func (n *HeaderNames) append(to []header, h *limiter.Hit, d *limiter.Decision, wait string) []header {
 	if n.Limit != "" {
-		to = append(to, header{n.Limit, strconv.FormatUint(h.Limit.Requests, 10)})
+		to = append(to, numberHeader(n.Limit, h.Limit.Requests))
 	}
 	if n.Remaining != "" {
-		to = append(to, header{n.Remaining, strconv.FormatUint(d.Remaining, 10)})
+		to = append(to, numberHeader(n.Remaining, d.Remaining))
 	}
 	if wait != "" && n.RetryAfter != "" {
-		to = append(to, header{n.RetryAfter, wait})
+		to = append(to, textHeader(n.RetryAfter, wait))
 	}
 	if n.Reset != "" {
 		reset := d.ResetAfter
 		if !d.Allowed {
 			reset = d.RetryAfter
 		}
-		to = append(to, header{n.Reset, strconv.FormatUint(seconds(reset), 10)})
+		to = append(to, numberHeader(n.Reset, seconds(reset)))
 	}
 	return to
 }
@@ -219,9 +219,9 @@ const maxUpstreamRule = 1000
 // addUpstream adds what the upstream is to know of a request that passes.
 func (a *answer) addUpstream(r *rules.Rule, h *limiter.Hit, d *limiter.Decision) {
 	a.upstream = append(a.upstream,
-		header{upstreamRule, briefLabel(r)},
-		header{upstreamLimit, strconv.FormatUint(h.Limit.Requests, 10)},
-		header{upstreamRemaining, strconv.FormatUint(d.Remaining, 10)})
+		textHeader(upstreamRule, briefLabel(r)),
+		numberHeader(upstreamLimit, h.Limit.Requests),
+		numberHeader(upstreamRemaining, d.Remaining))
 }
 
 // briefLabel is the label of a hit's rule as a header's value.

@@ -113,7 +113,7 @@ func (s *Service) addIETF(c *call, decisions []limiter.Decision, told int, parti
 			b = appendPartition(b, c.plan.Hits[list[i].hit].Key)
 		}
 	}
-	a.headers = append(a.headers, header{"RateLimit-Policy", string(b)})
+	a.headers = append(a.headers, textHeader("RateLimit-Policy", string(b)))
 	b = b[:0]
 	for i := range list {
 		if list[i].hit == told {
@@ -125,7 +125,7 @@ func (s *Service) addIETF(c *call, decisions []limiter.Decision, told int, parti
 			b = appendServiceLimit(append(b, ", "...), c, &list[i], decisions, partitions)
 		}
 	}
-	a.headers = append(a.headers, header{"RateLimit", string(b)})
+	a.headers = append(a.headers, textHeader("RateLimit", string(b)))
 	a.inner = b
 }
 
@@ -184,11 +184,11 @@ func (s *Service) addDraft03(c *call, decisions []limiter.Decision, told int) {
 		b = append(b, l.policy.old...)
 	}
 	a.headers = append(a.headers,
-		header{draft03Limit, string(b)},
-		header{draft03Remaining, strconv.FormatUint(decisions[told].Remaining, 10)})
+		textHeader(draft03Limit, string(b)),
+		numberHeader(draft03Remaining, decisions[told].Remaining))
 	a.inner = b
 	d := &decisions[told]
 	if reset := resetOf(d, a.over); reset > 0 || !a.over || d.Allowed {
-		a.headers = append(a.headers, header{draft03Reset, strconv.FormatUint(seconds(reset), 10)})
+		a.headers = append(a.headers, numberHeader(draft03Reset, seconds(reset)))
 	}
 }

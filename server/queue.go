@@ -28,7 +28,7 @@ func (s *Service) addOverflow(c *call, decisions []limiter.Decision) {
 		return
 	}
 	c.answer.upstream = append(c.answer.upstream,
-		header{overflowHeader, briefLabel(r)}, header{ticketHeader, s.opts.Queue.Ticket(r, cost)})
+		textHeader(overflowHeader, briefLabel(r)), textHeader(ticketHeader, s.opts.Queue.Ticket(r, cost)))
 }
 
 // overflow is the rule into whose queue the request goes, and what it costs there;
