@@ -92,7 +92,16 @@ type Limit struct {
 	Burst       uint64 // TokenBucket: the bucket's size
 	Queue       uint64 // LeakyBucket: how many may wait
 	CountDenied bool   // a request that this limit refuses counts in it too
+	Lease       uint64 // FixedWindow: hits that an instance may take from a shared store at once; 0: none
 }
+
+// Of what is left of a limit an instance leases a LeaseShare at most, and two hits
+// at least: so what is left when a window nears its end of it is shared exactly, and
+// a limit under SmallestLeased is never leased.
+const (
+	LeaseShare     = 8
+	SmallestLeased = 2 * LeaseShare
+)
 
 // Key is a counter's identity: any bytes, equal for the same counter and
 // different for any other. Stores keep a hash of it.

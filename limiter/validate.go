@@ -30,6 +30,10 @@ func (l Limit) Validate() error {
 		return fmt.Errorf("burst belongs to token_bucket, not to %v", l.Algorithm)
 	case l.Algorithm != LeakyBucket && l.Queue != 0:
 		return fmt.Errorf("queue belongs to leaky_bucket, not to %v", l.Algorithm)
+	case l.Algorithm != FixedWindow && l.Lease != 0:
+		return fmt.Errorf("lease belongs to fixed_window, not to %v", l.Algorithm)
+	case l.Lease > MaxRequests:
+		return fmt.Errorf("lease %d is over %d", l.Lease, uint64(MaxRequests))
 	case l.Algorithm == TokenBucket && l.Requests > 0 && l.Burst == 0:
 		return errors.New("burst 0 lets nothing pass; it is 1 at least")
 	}

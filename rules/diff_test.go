@@ -29,6 +29,8 @@ func TestDiffTellsWhatChangesForRequests(t *testing.T) {
 			"# same\ndescriptors: [{key: endpoint, value: /a, rate_limit: {unit: minute, requests_per_unit: 5}}]", ""},
 		{"a limit is raised and keeps its counts", five, "rules: [{endpoint: /a, limit: 7, window: 60s}]",
 			"~ domain default: endpoint=/a\n    - limit 5 per 1m, fixed_window\n    + limit 7 per 1m, fixed_window\n"},
+		{"leases, which keep its counts", five, "rules: [{endpoint: /a, limit: 5, window: 60s, accuracy: {lease: 2}}]",
+			"~ domain default: endpoint=/a\n    - limit 5 per 1m, fixed_window\n    + limit 5 per 1m, fixed_window, lease 2\n"},
 		{"another window counts anew", five, "rules: [{endpoint: /a, limit: 5, window: 30s}]",
 			"~ domain default: endpoint=/a\n    - limit 5 per 1m, fixed_window\n    + limit 5 per 30s, fixed_window (counts anew)\n"},
 		{"a second limit", five, "rules: [{endpoint: /a, limits: [{limit: 5, window: 60s}, {limit: 9, window: day}]}]",

@@ -20,6 +20,8 @@ type ruleDraft struct {
 	disabled                      bool
 	queue                         bool // over_limit: queue
 	overLimitAt                   place
+	lease                         uint64 // accuracy: {lease: N}; 0: none
+	accuracyAt                    place
 	onFailure                     *limiter.FailurePolicy
 	mask                          mask
 	replaces                      []string
@@ -35,7 +37,7 @@ var (
 	rootFields    = []string{"domain", "rules", "descriptors"}
 	limitFields   = []string{"limit", "requests_per_unit", "window", "unit", "unit_multiplier", "timezone", "algorithm", "burst", "queue", "count_denied"}
 	rateFields    = append([]string{"unlimited", "name", "replaces"}, limitFields...)
-	commonFields  = append([]string{"limits", "rate_limit", "exempt", "shadow_mode", "quota_mode", "enabled", "on_store_failure", "mask", "over_limit", "share_threshold", "detailed_metric", "value_to_metric", "metadata"}, rateFields...)
+	commonFields  = append([]string{"limits", "rate_limit", "exempt", "shadow_mode", "quota_mode", "enabled", "on_store_failure", "mask", "over_limit", "accuracy", "share_threshold", "detailed_metric", "value_to_metric", "metadata"}, rateFields...)
 	flatFields    = append([]string{"endpoint", "match"}, commonFields...)
 	nestedFields  = append([]string{"key", "value", "descriptors"}, commonFields...)
 	overLimitWays = []string{"drop", "queue"}
@@ -175,6 +177,8 @@ func (r *reader) ruleField(d *ruleDraft, f field) {
 		if i := r.choice(f, overLimitWays); i >= 0 {
 			d.queue, d.overLimitAt = overLimitWays[i] == "queue", placeOf(f.value)
 		}
+	case "accuracy":
+		r.accuracy(d, f)
 	case "mask":
 		d.mask = r.mask(f)
 	case "metadata":

@@ -170,6 +170,9 @@ func limitText(l limiter.Limit) string {
 	if l.CountDenied {
 		text += ", count_denied"
 	}
+	if l.Lease > 0 {
+		text += fmt.Sprintf(", lease %d", l.Lease)
+	}
 	return text
 }
 

@@ -41,6 +41,7 @@ func (r *reader) flatRule(n *yaml.Node, domain string) (draft, bool) {
 		path[i].share = rule.share && path[i].value.kind != exactValue
 		path[i].toMetric = rule.valueToMetric
 	}
+	r.checkLease(rule, len(r.faults) > faults)
 	if sound {
 		r.checkVariables(fs, rule.share, path, path)
 		r.checkQueue(rule, path)

@@ -48,6 +48,7 @@ func TestWhatTellsCountersApart(t *testing.T) {
 		"the window's text":    key(rule("d", "{k: '*'}", "limit: 5, window: hour"), "d", "k=v"),
 		"the name":             key(rule("d", "{k: '*'}", base+", name: n"), "d", "k=v"),
 		"the mode":             key(rule("d", "{k: '*'}", base+", shadow_mode: true, count_denied: true"), "d", "k=v"),
+		"a lease":              key(rule("d", "{k: '*'}", base+", accuracy: {lease: 100}"), "d", "k=v"),
 		"the bare key":         key(rule("d", "{k: }", base), "d", "k=v"),
 		"the spelling":         key("domain: d\ndescriptors: [{key: k, rate_limit: {unit: hour, requests_per_unit: 9}}]", "d", "k=v"),
 		"rules before it":      key("domain: d\nrules: [{endpoint: /x, unlimited: true}, {match: {k: '*'}, "+base+"}]", "d", "k=v"),

@@ -27,6 +27,7 @@ func (r *reader) descriptor(n *yaml.Node, domain string, above []step) []draft {
 	own, sound := r.descriptorStep(fs)
 	faults := len(r.faults)
 	rule := r.rule(fs)
+	r.checkLease(rule, len(r.faults) > faults)
 	own.share, own.own, own.toMetric = rule.share, rule.mask, rule.valueToMetric
 	path := append(slices.Clip(above), own)
 	if sound {

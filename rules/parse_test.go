@@ -156,6 +156,9 @@ func TestLimitsAndTheirDefaults(t *testing.T) {
 		{"limit: 3, window: 1s, algorithm: sliding_window_log", limiter.Limit{Requests: 3, Window: fixed(time.Second), Algorithm: limiter.SlidingWindowLog, CountDenied: true}},
 		{"limit: 3, window: 1s, algorithm: sliding_window_log, count_denied: false", limiter.Limit{Requests: 3, Window: fixed(time.Second), Algorithm: limiter.SlidingWindowLog}},
 		{"limit: 3, window: 1s, count_denied: true", limiter.Limit{Requests: 3, Window: fixed(time.Second), CountDenied: true}},
+		{"limit: 3000, window: 1s, accuracy: {lease: 100}", limiter.Limit{Requests: 3000, Window: fixed(time.Second), Lease: 100}},
+		{"limits: [{limit: 3000, window: 1s}], accuracy: {lease: 100}", limiter.Limit{Requests: 3000, Window: fixed(time.Second), Lease: 100}},
+		{"rate_limit: {requests_per_unit: 3000, unit: second}, accuracy: {lease: 100}", limiter.Limit{Requests: 3000, Window: fixed(time.Second), Lease: 100}},
 	} {
 		for spelling, text := range map[string]string{
 			"flat":   "rules: [{match: {k: v}, " + row.fields + "}]",

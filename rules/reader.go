@@ -52,7 +52,10 @@ func (r *reader) fault(n *yaml.Node, format string, args ...any) {
 }
 
 func (r *reader) warn(n *yaml.Node, format string, args ...any) {
-	at := placeOf(n)
+	r.warnAt(placeOf(n), format, args...)
+}
+
+func (r *reader) warnAt(at place, format string, args ...any) {
 	r.warnings = append(r.warnings, Fault{File: r.file, Line: at.line, Col: at.col, Msg: fmt.Sprintf(format, args...)})
 }
 

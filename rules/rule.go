@@ -78,6 +78,7 @@ func newRule(options Options, file string, d *draft) *Rule {
 	}
 	for _, l := range draft.limits {
 		limit := l.Limit
+		limit.Lease = draft.lease
 		limit.CountDenied = options.CountDenied && !draft.queue || limit.Algorithm == limiter.SlidingWindowLog
 		if l.countDenied != nil {
 			limit.CountDenied = *l.countDenied

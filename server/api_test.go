@@ -106,6 +106,7 @@ rules:
     shadow_mode: true
   - {match: {path: "/free"}, unlimited: true}
   - {match: {path: "/in"}, exempt: true}
+  - {match: {path: "/hot"}, limit: 10000, window: 1s, accuracy: {lease: 100}}
 `})
 	api := weirv1.NewWeirServiceClient(s.conn)
 	explain := func(text string) *weirv1.ExplainResponse {
@@ -118,6 +119,9 @@ rules:
 			t.Errorf("%s: version %q, text %q", text, resp.Version, resp.Text)
 		}
 		return resp
+	}
+	if hot := explain("path=/hot"); len(hot.Limits) != 1 || hot.Limits[0].Lease != 100 || !strings.Contains(hot.Text, "lease 100") {
+		t.Errorf("a leased rule: %v", hot)
 	}
 	resp := explain("path=/abc user=eve")
 	if resp.Rule != "login" || !strings.HasPrefix(resp.Place, "rules.yaml:3:") || len(resp.Steps) != 2 || resp.Exempt || resp.Unlimited {

@@ -106,6 +106,7 @@ func limitOf(l *limiter.Limit, shadow, quota bool) *weirv1.Limit {
 		Burst:       l.Burst,
 		Queue:       l.Queue,
 		CountDenied: l.CountDenied,
+		Lease:       l.Lease,
 		Shadow:      shadow,
 		Quota:       quota,
 	}

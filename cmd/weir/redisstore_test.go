@@ -1,6 +1,7 @@
 package main
 
 import (
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -25,6 +26,27 @@ func TestInstancesShareCountersInRedis(t *testing.T) {
 	}
 	if got := two.codes(t, 3, "default", "endpoint=/x"); got != "AAD" {
 		t.Errorf("the second instance answers %s", got)
+	}
+}
+
+// A leased rule is one limit for all instances still, and who stops gives back what
+// it took.
+func TestInstancesShareALeasedLimit(t *testing.T) {
+	redis := testenv.StartRedis(t, testenv.RedisOptions{})
+	const limit = 400
+	rules := rulesFile(t, "rules: [{endpoint: /x, limit: 400, window: 8784h, accuracy: {lease: 50}}]")
+	one := serving(t, "--rules", rules, "--store", "redis://"+redis.Addr, "--store-timeout", "5s")
+	two := serving(t, "--rules", rules, "--store", "redis://"+redis.Addr, "--store-timeout", "5s")
+	passed := strings.Count(one.codes(t, 100, "default", "endpoint=/x"), "A")
+	if spent := one.metric(t, "weir_lease_hits_total", `fate="spent"`); spent < 50 {
+		t.Errorf("of 100 hits of a hot key, leases covered %v", spent)
+	}
+	if code := one.stop(); code != 0 {
+		t.Errorf("it ends with %d", code)
+	}
+	passed += strings.Count(two.codes(t, limit, "default", "endpoint=/x"), "A")
+	if passed != limit {
+		t.Errorf("of a limit of %d passed %d", limit, passed)
 	}
 }
 

@@ -63,13 +63,23 @@ func openStore(ctx context.Context, background *errgroup.Group, c *serveConfig, 
 	counting.ExpectStoreFailures(redis.Reasons()...)
 	counting.WatchStore(func() metrics.StoreState {
 		up := store.Healthy()
-		return metrics.StoreState{Up: up, BreakerOpen: !up, Counters: standby.Len(), MaxCounters: c.memoryMaxCounters, DenyCached: store.DenyCached()}
+		return metrics.StoreState{
+			Up: up, BreakerOpen: !up, Counters: standby.Len(), MaxCounters: c.memoryMaxCounters, DenyCached: store.DenyCached(), Leases: leaseState(store),
+		}
 	})
 	return &openedCounters{Store: store, redis: store, held: standby.Len, healthy: store.Healthy, close: func() {
 		if err := store.Close(); err != nil {
 			log.Warn("closing the store", "err", err)
 		}
 	}}, nil
+}
+
+func leaseState(store *redis.Store) metrics.LeaseState {
+	c, held := store.Leases()
+	return metrics.LeaseState{
+		Held: held, Taken: c.Taken, Spent: c.Spent, Returned: c.Returned, Lost: c.Lost,
+		Takes: c.Takes, TakesRefused: c.Refused, TakesFailed: c.Failed,
+	}
 }
 
 // clientLog takes what the Redis client would print by itself: details of what

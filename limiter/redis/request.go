@@ -6,6 +6,7 @@ import "weir/limiter"
 type request struct {
 	hashes []keyHash // of its counters
 	index  []int     // of each hit's counter in hashes
+	loans  []loan    // by hit; used where leases are
 	queues []int     // by counter: the place of its queue in the script's KEYS, from 1; nil: none has one
 }
 

@@ -34,7 +34,8 @@ func (s *Store) operator() goredis.UniversalClient {
 
 // Reset implements limiter.Resetter in one round trip; on a cluster in one to each
 // node, at the same time. Other instances see it at once, but for what their deny
-// caches remember, and their counters for the time that Redis is away.
+// caches remember, their counters for the time that Redis is away, and their leases:
+// what those have in hand passes beside the limit, until they go or their window ends.
 func (s *Store) Reset(ctx context.Context, counters []limiter.Counter) (held int, err error) {
 	if len(counters) == 0 {
 		return 0, ctx.Err()
@@ -44,7 +45,9 @@ func (s *Store) Reset(ctx context.Context, counters []limiter.Counter) (held int
 	}
 	defer func() {
 		for _, c := range counters {
-			s.denied.forget(s.naming.hash(c.Key, c.Overflow)) // also what was refused while it was under way
+			k := s.naming.hash(c.Key, c.Overflow)
+			s.denied.forget(k) // also what was refused while it was under way
+			s.leases.forget(k) // also what was taken meanwhile
 		}
 	}()
 	var gone []*goredis.IntCmd
@@ -88,6 +91,7 @@ func (s *Store) Peek(ctx context.Context, hits []limiter.Hit) ([]limiter.Decisio
 		return s.opts.Local.Peek(ctx, hits)
 	}
 	s.breaker.succeeded()
+	s.showLeases(hits, decisions, began)
 	return decisions, nil
 }
 

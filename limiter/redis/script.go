@@ -228,7 +228,7 @@ func decode(reply []int64, hits []limiter.Hit, receipts bool) (a answer, err err
 		return answer{outside: true}, nil
 	}
 	if len(reply) == 2 && len(hits) == 1 {
-		return answer{decisions: []limiter.Decision{decision(&hits[0], []int64{1, reply[0], reply[1]})}}, nil
+		reply = []int64{0, 0, 1, reply[0], reply[1]}
 	}
 	if len(reply) < 2 {
 		return a, errReply

@@ -60,6 +60,9 @@ type Store struct {
 	breaker *breaker
 	denied  *denyCache
 	buffers sync.Pool // of *request
+	leases  *leaseTable
+	errands errands // of the leases
+	opened  time.Time
 	stop    context.CancelFunc
 	stopped sync.WaitGroup
 }
@@ -93,11 +96,16 @@ func Open(ctx context.Context, opts Options) (*Store, error) {
 	s := &Store{opts: opts, log: opts.Logger, naming: NewNaming(opts.KeyPrefix, opts.KeySecret), pipe: p, scripts: newScripts(), denied: newDenyCache(opts.DenyCache), stop: stop}
 	_, s.cluster = client.(*goredis.ClusterClient)
 	s.buffers.New = func() any { return new(request) }
+	s.leases, s.opened = newLeaseTable(), time.Now()
+	if opts.Now != nil {
+		s.opened = opts.Now()
+	}
 	s.breaker = newBreaker(s.prepare, s.breakerChanged)
 	if err := s.connect(ctx); err != nil {
 		s.breaker.trip(err)
 	}
 	s.stopped.Go(func() { s.breaker.run(running) })
+	s.stopped.Go(func() { s.tendLeases(running) })
 	return s, nil
 }
 
@@ -131,8 +139,10 @@ func (s *Store) breakerChanged(open bool, cause error) {
 	}
 }
 
-// Close ends the store's connections.
+// Close gives back what is leased and ends the store's connections. Nothing may be
+// decided any more.
 func (s *Store) Close() error {
+	s.endLeases()
 	s.stop()
 	s.stopped.Wait()
 	return s.pipe.close()
@@ -161,13 +171,16 @@ func (s *Store) Decide(ctx context.Context, hits []limiter.Hit) ([]limiter.Decis
 		}
 	}
 	now := time.Now()
-	denyCached := len(r.hashes) == len(hits) // hits that share a counter depend on each other
-	if denyCached {
+	apart := len(r.hashes) == len(hits) // hits that share a counter depend on each other
+	if apart {
 		if decisions := s.denied.answer(hits, r.hashes, now); decisions != nil {
 			if s.opts.Events.DenyCached != nil {
 				s.opts.Events.DenyCached()
 			}
 			return decisions, nil
+		}
+		if decisions, decided, err := s.spend(ctx, r, hits, now); decided {
+			return decisions, err
 		}
 	}
 	if s.breaker.isOpen() {
@@ -178,10 +191,11 @@ func (s *Store) Decide(ctx context.Context, hits []limiter.Hit) ([]limiter.Decis
 		return s.failed(ctx, hits, err, time.Since(now))
 	}
 	s.breaker.succeeded()
-	if denyCached {
+	if apart {
 		s.denied.remember(hits, decisions, r.hashes, now)
 	}
 	s.opts.Local.Learn(hits, decisions, now)
+	s.noteDemand(r, hits, decisions, now)
 	return decisions, nil
 }
 
@@ -202,11 +216,7 @@ func (s *Store) note(ctx context.Context, err error, waited time.Duration) error
 		}
 		return left
 	}
-	if strings.Contains(err.Error(), "user_script") && goredis.HasErrorPrefix(err, "ERR") {
-		s.log.Error("a script failed on a key of ours that holds something else; delete the key", "err", err) // Redis itself is there
-	} else {
-		s.breaker.failed(err)
-	}
+	s.blame(err)
 	if s.opts.Events.Failed != nil {
 		s.opts.Events.Failed(err)
 	}
@@ -215,6 +225,15 @@ func (s *Store) note(ctx context.Context, err error, waited time.Duration) error
 	}
 	s.log.Debug("Redis did not decide", "err", err)
 	return nil
+}
+
+// blame has the breaker know of a failure, if it is Redis's.
+func (s *Store) blame(err error) {
+	if strings.Contains(err.Error(), "user_script") && goredis.HasErrorPrefix(err, "ERR") {
+		s.log.Error("a script failed on a key of ours that holds something else; delete the key", "err", err) // Redis itself is there
+	} else {
+		s.breaker.failed(err)
+	}
 }
 
 // ask lets Redis decide the hits.

@@ -28,6 +28,9 @@ const (
 	countersMax
 	turnedAway
 	denyCached
+	leases
+	leaseHits
+	leaseTakes
 	rulesInfo
 	rulesCount
 	domainsCount
@@ -57,7 +60,7 @@ var catalog = [catalogSize]Description{
 	decisionDuration: {"weir_decision_duration_seconds", "histogram", nil,
 		"Time from a request's arrival in the handler until it is decided, without the time for which a leaky bucket holds it. Native and classic buckets."},
 	storeDuration: {"weir_store_duration_seconds", "histogram", nil,
-		"Time that the store took for a request that it was asked about, failures too. Native and classic buckets."},
+		"Time that the store took for a request that it was asked about, failures too, and what leases cover. Native and classic buckets."},
 	heldDuration: {"weir_held_duration_seconds", "histogram", nil,
 		"Time for which leaky buckets held requests, those whose callers left too. Native and classic buckets."},
 	heldRequests: {"weir_held_requests", "gauge", nil, "Requests that wait for their turn now."},
@@ -74,10 +77,15 @@ var catalog = [catalogSize]Description{
 	countersMax:     {"weir_counters_max", "gauge", nil, "How many of them there may be (--memory-max-counters)."},
 	turnedAway:      {"weir_counters_turned_away_total", "counter", nil, "Requests for which a new counter found no room in this process."},
 	denyCached:      {"weir_deny_cache_refusals", "gauge", nil, "Refusals that are remembered, some of which may have ended."},
-	rulesInfo:       {"weir_rules_info", "gauge", []string{"version"}, "1, with the version of the rules in force."},
-	rulesCount:      {"weir_rules", "gauge", nil, "Rules in force."},
-	domainsCount:    {"weir_domains", "gauge", nil, "Domains that have rules."},
-	rulesLoaded:     {"weir_rules_loaded_timestamp_seconds", "gauge", nil, "When rules came into force last, in seconds since 1970."},
+	leases:          {"weir_leases", "gauge", nil, "Counters of which this instance has hits in hand, by accuracy: {lease: N}."},
+	leaseHits: {"weir_lease_hits_total", "counter", []string{"fate"},
+		"Hits of rules with a lease: taken from Redis in advance; of those, spent (decided without asking Redis), returned unused, or lost: unused when their window ended, or perhaps charged by a Redis that did not answer. What is taken and nothing else is in hand."},
+	leaseTakes: {"weir_lease_takes_total", "counter", []string{"result"},
+		"Tries to take hits in advance, each a call of Redis that no request waits for: taken, refused (too little was left) or failed (Redis did not answer)."},
+	rulesInfo:    {"weir_rules_info", "gauge", []string{"version"}, "1, with the version of the rules in force."},
+	rulesCount:   {"weir_rules", "gauge", nil, "Rules in force."},
+	domainsCount: {"weir_domains", "gauge", nil, "Domains that have rules."},
+	rulesLoaded:  {"weir_rules_loaded_timestamp_seconds", "gauge", nil, "When rules came into force last, in seconds since 1970."},
 	sourceAsOf: {"weir_rules_source_as_of_timestamp_seconds", "gauge", []string{"source"},
 		"When the source last held the rules in force, as far as is known, in seconds since 1970."},
 	reloads: {"weir_rules_reloads_total", "counter", []string{"source", "result"},

@@ -133,6 +133,15 @@ func (s *scrape) storeState() {
 	s.gauge(counters, float64(state.Counters))
 	s.gauge(countersMax, float64(state.MaxCounters))
 	s.gauge(denyCached, float64(state.DenyCached))
+	l := &state.Leases
+	s.gauge(leases, float64(l.Held))
+	s.count(leaseHits, l.Taken, "taken")
+	s.count(leaseHits, l.Spent, "spent")
+	s.count(leaseHits, l.Returned, "returned")
+	s.count(leaseHits, l.Lost, "lost")
+	s.count(leaseTakes, l.Takes, "taken")
+	s.count(leaseTakes, l.TakesRefused, "refused")
+	s.count(leaseTakes, l.TakesFailed, "failed")
 }
 
 func (s *scrape) rulesState() {

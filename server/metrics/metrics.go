@@ -208,6 +208,14 @@ type StoreState struct {
 	Up, BreakerOpen       bool
 	Counters, MaxCounters int // in this process
 	DenyCached            int // refusals that are remembered
+	Leases                LeaseState
+}
+
+// LeaseState is what became of the hits that were taken in advance.
+type LeaseState struct {
+	Held                             int    // counters with hits in hand
+	Taken, Spent, Returned, Lost     uint64 // hits
+	Takes, TakesRefused, TakesFailed uint64 // tries
 }
 
 // WatchStore has each scrape call f, which must not wait.

@@ -260,6 +260,10 @@ func TestTheStoreAndTheCertificateAreAskedByEachScrape(t *testing.T) {
 	m.want("weir_store_up")
 	m.want("weir_store_breaker_open", " 1")
 	m.want("weir_deny_cache_refusals", " 2")
+	state.Leases = LeaseState{Held: 3, Taken: 9, Spent: 4, Returned: 2, Lost: 1, Takes: 5, TakesRefused: 6, TakesFailed: 7}
+	m.want("weir_leases", " 3")
+	m.want("weir_lease_hits_total", `{fate="taken"} 9`, `{fate="spent"} 4`, `{fate="returned"} 2`, `{fate="lost"} 1`)
+	m.want("weir_lease_takes_total", `{result="taken"} 5`, `{result="refused"} 6`, `{result="failed"} 7`)
 	m.want("weir_tls_certificate_not_after_timestamp_seconds", " 1234.5")
 	m.want("weir_build_info", `{goversion="`+goVersion()+`",version="v1"} 1`)
 }

@@ -1289,7 +1289,10 @@ type Limit struct {
 	Quota bool `protobuf:"varint,10,opt,name=quota,proto3" json:"quota,omitempty"`
 	// The key that counts this descriptor in Redis, with the server's key prefix,
 	// in printable form.
-	Counter       string `protobuf:"bytes,11,opt,name=counter,proto3" json:"counter,omitempty"`
+	Counter string `protobuf:"bytes,11,opt,name=counter,proto3" json:"counter,omitempty"`
+	// fixed_window: how many hits an instance may take from Redis at once; 0: it
+	// asks for each.
+	Lease         uint64 `protobuf:"varint,12,opt,name=lease,proto3" json:"lease,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1399,6 +1402,13 @@ func (x *Limit) GetCounter() string {
 		return x.Counter
 	}
 	return ""
+}
+
+func (x *Limit) GetLease() uint64 {
+	if x != nil {
+		return x.Lease
+	}
+	return 0
 }
 
 type ListRulesRequest struct {
@@ -2814,7 +2824,7 @@ const file_weir_v1_weir_proto_rawDesc = "" +
 	"\x04Step\x12$\n" +
 	"\x05entry\x18\x01 \x01(\v2\x0e.weir.v1.EntryR\x05entry\x12\x10\n" +
 	"\x03how\x18\x02 \x01(\tR\x03how\x12\x14\n" +
-	"\x05place\x18\x03 \x01(\tR\x05place\"\xc3\x02\n" +
+	"\x05place\x18\x03 \x01(\tR\x05place\"\xd9\x02\n" +
 	"\x05Limit\x12\x1c\n" +
 	"\talgorithm\x18\x01 \x01(\tR\talgorithm\x12\x1a\n" +
 	"\brequests\x18\x02 \x01(\x04R\brequests\x121\n" +
@@ -2827,7 +2837,8 @@ const file_weir_v1_weir_proto_rawDesc = "" +
 	"\x06shadow\x18\t \x01(\bR\x06shadow\x12\x14\n" +
 	"\x05quota\x18\n" +
 	" \x01(\bR\x05quota\x12\x18\n" +
-	"\acounter\x18\v \x01(\tR\acounter\"f\n" +
+	"\acounter\x18\v \x01(\tR\acounter\x12\x14\n" +
+	"\x05lease\x18\f \x01(\x04R\x05lease\"f\n" +
 	"\x10ListRulesRequest\x12\x16\n" +
 	"\x06domain\x18\x01 \x01(\tR\x06domain\x12\x1b\n" +
 	"\tpage_size\x18\x02 \x01(\rR\bpageSize\x12\x1d\n" +
