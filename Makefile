@@ -43,6 +43,9 @@ test: build ## vet, install what the tests run against, go test
 ifeq ($(PACKAGES),./...)
 	@echo "== go test of the manifests, in a module of their own"
 	@go test -C internal/manifests -count=1 ./... # it reads files outside of its module, which go does not notice
+	@echo "== go test of the benchmark, in a module of its own"
+	@go vet -C bench ./...
+	@go test -C bench -vet=off -count=1 ./...
 endif
 
 .PHONY: cover
@@ -59,6 +62,9 @@ lint: $(TOOLS)/golangci-lint $(TOOLS)/buf ## gofmt, golangci-lint, buf lint and 
 	@unformatted=$$(gofmt -l .); if [ -n "$$unformatted" ]; then echo "run gofmt -w on:"; echo "$$unformatted"; exit 1; fi
 	@echo "== golangci-lint"
 	@$(TOOLS)/golangci-lint run $(PACKAGES)
+ifeq ($(PACKAGES),./...)
+	@cd bench && $(CURDIR)/$(TOOLS)/golangci-lint run ./...
+endif
 	@echo "== buf"
 	@$(TOOLS)/buf format --diff --exit-code
 	@$(TOOLS)/buf lint
@@ -85,9 +91,26 @@ generate: $(TOOLS)/buf $(TOOLS)/protoc-gen-go $(TOOLS)/protoc-gen-go-grpc $(TOOL
 generate-baseline: $(TOOLS)/buf ## the API that buf breaking compares with, at a release
 	$(TOOLS)/buf build --exclude-source-info -o api/baseline.binpb
 
+# What a decision costs, beside envoyproxy/ratelimit: 12 minutes, on a machine
+# that does nothing else, and docs/performance.md has new figures. BENCH=quick
+# (under two minutes) only prints. More: make bench BENCH_FLAGS="-limitador PATH",
+# and bin/bench matrix -h.
+BENCH ?= full
+BENCH_MATRIX = $(if $(filter-out quick full,$(BENCH)),$(error BENCH is quick or full; one benchmark of Go's is MICRO=regexp of make microbench))$(if $(filter quick,$(BENCH)),-quick -json bin/bench-quick.json,-json bench/results.json -page docs/performance.md -svg docs/performance.svg)
+
 .PHONY: bench
-bench: ## the microbenchmarks; BENCH=regexp picks some
-	go test -run '^$$' -bench '$(or $(BENCH),.)' -benchmem $(PACKAGES)
+bench: build bin/bench ## measures Weir beside envoyproxy/ratelimit, and renews docs/performance.md; BENCH=quick only prints
+	bin/bench matrix $(BENCH_MATRIX) $(BENCH_FLAGS)
+
+# BASE=main runs those of another revision in turn with this tree's, and has
+# benchstat compare them. MICRO=regexp picks some, COUNT=n is how often each runs.
+.PHONY: microbench
+microbench: bin/bench ## Go's benchmarks by benchstat; BASE=main compares with a revision, MICRO=regexp picks some
+	bin/bench micro $(if $(BASE),-base $(BASE)) -bench '$(or $(MICRO),.)' -count $(or $(COUNT),6)
+
+.PHONY: bin/bench
+bin/bench:
+	CGO_ENABLED=0 go build -C bench -trimpath -o $(CURDIR)/$@ .
 
 .PHONY: fuzz
 fuzz: ## every fuzz target for FUZZTIME (30s) each
