@@ -108,6 +108,13 @@ bench: build bin/bench ## measures Weir beside envoyproxy/ratelimit, and renews 
 microbench: bin/bench ## Go's benchmarks by benchstat; BASE=main compares with a revision, MICRO=regexp picks some
 	bin/bench micro $(if $(BASE),-base $(BASE)) -bench '$(or $(MICRO),.)' -count $(or $(COUNT),6)
 
+# The compiler lays out the code by this profile (profile-guided optimisation).
+# Renew it when what a decision runs through has changed much; look with
+# make bench whether it gained.
+.PHONY: pgo
+pgo: build bin/bench ## renews cmd/weir/default.pgo, the CPU profile under load that the compiler reads
+	bin/bench profile -o cmd/weir/default.pgo
+
 .PHONY: bin/bench
 bin/bench:
 	CGO_ENABLED=0 go build -C bench -trimpath -o $(CURDIR)/$@ .

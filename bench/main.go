@@ -5,6 +5,7 @@
 //	bench drive      drives servers that run already
 //	bench report     writes the page and the chart again from the results of a run
 //	bench micro      Go benchmarks, of this tree or of two revisions in turn
+//	bench profile    the CPU profile of Weir under load, for the compiler
 //
 // Exit codes: 0 done, 1 it failed, 2 wrong use.
 package main
@@ -33,6 +34,7 @@ const usage = `usage: bench COMMAND [flags]
   drive    drives servers that run already
   report   writes the page and the chart again from a run's results
   micro    Go benchmarks, compared with a base revision if one is given
+  profile  writes the profile that the compiler reads, cmd/weir/default.pgo
 
 bench COMMAND -h lists the flags.
 `
@@ -42,7 +44,7 @@ var errUsage = errors.New("wrong use")
 
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	commands := map[string]func(context.Context, []string, io.Writer, io.Writer) error{
-		"matrix": runMatrix, "drive": runDrive, "report": runReport, "micro": runMicro,
+		"matrix": runMatrix, "drive": runDrive, "report": runReport, "micro": runMicro, "profile": runProfile,
 	}
 	var command func(context.Context, []string, io.Writer, io.Writer) error
 	if len(args) > 0 {

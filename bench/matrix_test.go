@@ -78,6 +78,24 @@ func TestMatrixMeasuresAndWrites(t *testing.T) {
 	}
 }
 
+// The compiler is told of what decides, and of what carries it.
+func TestAProfileIsOfWeirUnderLoad(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "default.pgo")
+	var out bytes.Buffer
+	if code := run(t.Context(), []string{"profile", "-weir", buildWeir(t), "-d", "1s", "-ports", "14900-14999", "-o", path}, &out, t.Output()); code != 0 {
+		t.Fatalf("exit code %d", code)
+	}
+	top, err := exec.CommandContext(t.Context(), "go", "tool", "pprof", "-top", "-cum", "-nodefraction=0", path).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"weir/limiter.(*Memory).Decide", "weir/limiter/redis.(*Store).Decide", "transport.(*http2Server).operateHeaders"} {
+		if !bytes.Contains(top, []byte(want)) {
+			t.Errorf("%s is not in the profile", want)
+		}
+	}
+}
+
 // What was started ends when the run is interrupted, and the run says so.
 func TestAnInterruptedRunLeavesNothing(t *testing.T) {
 	weir := buildWeir(t)
