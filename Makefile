@@ -119,6 +119,11 @@ pgo: build bin/bench ## renews cmd/weir/default.pgo, the CPU profile under load 
 bin/bench:
 	CGO_ENABLED=0 go build -C bench -trimpath -o $(CURDIR)/$@ .
 
+# What takes minutes and gigabytes: 100,000 rules and 10 million counters.
+.PHONY: scale
+scale: ## memory, load time and lock times of 100,000 rules and 10 million counters
+	WEIR_SCALE=1 go test -count=1 -timeout 20m -v -run '^TestScale' ./rules ./limiter
+
 .PHONY: fuzz
 fuzz: ## every fuzz target for FUZZTIME (30s) each
 	@go test -list '^Fuzz' $(PACKAGES) | awk '/^Fuzz/ { names[++n] = $$1 } $$1 == "ok" { for (i = 1; i <= n; i++) print $$2, names[i]; n = 0 }' | \

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"hash/maphash"
 	"math/bits"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -37,6 +38,7 @@ type Memory struct {
 	sweeping  sync.Mutex
 	nextSweep atomic.Int64 // not before this time, in ns of process time
 	start     time.Time
+	held      peak // of sweeps
 }
 
 type shard struct {
@@ -251,18 +253,33 @@ func roundUp(µs int64) int64 { return (µs + expiryUnit - 1) / expiryUnit }
 
 // Sweep removes the counters that have ended. It holds a shard's lock for a table at
 // a time only.
-func (m *Memory) Sweep() {
+func (m *Memory) Sweep() { m.sweep(func() {}) }
+
+// sweep pauses now and then, with no lock held. Its own share of the processor then
+// does not end while it has one.
+func (m *Memory) sweep(pause func()) {
 	now := m.opts.Now().UnixMicro() / expiryUnit
+	longest := time.Duration(0)
 	for i := range m.shards {
 		for j := range tables {
-			m.shards[i].sweep(j, now, &m.count)
+			longest = max(longest, m.shards[i].sweep(j, now, &m.count))
+			if j%8 == 7 {
+				pause()
+			}
 		}
 	}
+	m.held.note(time.Since(m.start), longest)
 }
 
-func (s *shard) sweep(table int, now int64, count *atomic.Int64) {
+// SweepLock is the longest time for which a sweep has held a lock, and kept requests
+// waiting, in the last one or two minutes; waits for a processor are in it.
+func (m *Memory) SweepLock() time.Duration { return m.held.read(time.Since(m.start)) }
+
+// sweep returns how long it has held the lock.
+func (s *shard) sweep(table int, now int64, count *atomic.Int64) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	begin := time.Now()
 	before := s.tables[table].n
 	s.tables[table].sweep(now, func(d digest) {
 		if len(s.logs) > 0 {
@@ -270,6 +287,7 @@ func (s *shard) sweep(table int, now int64, count *atomic.Int64) {
 		}
 	})
 	count.Add(int64(s.tables[table].n - before))
+	return time.Since(begin)
 }
 
 // sweepSoon sweeps a full store, but spends a tenth of the time on it at most.
@@ -293,7 +311,7 @@ func (m *Memory) Run(ctx context.Context, interval time.Duration) {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
-			m.Sweep()
+			m.sweep(runtime.Gosched)
 		}
 	}
 }

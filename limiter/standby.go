@@ -17,6 +17,9 @@ func NewStandby(opts MemoryOptions) *Standby { return &Standby{NewMemory(opts)} 
 // Run sweeps every interval until the context ends.
 func (s *Standby) Run(ctx context.Context, interval time.Duration) { s.memory.Run(ctx, interval) }
 
+// SweepLock is Memory's.
+func (s *Standby) SweepLock() time.Duration { return s.memory.SweepLock() }
+
 // Decide implements Store.
 func (s *Standby) Decide(ctx context.Context, hits []Hit) ([]Decision, error) {
 	stand, err := byPolicies(hits)

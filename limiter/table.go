@@ -6,8 +6,9 @@ import "math/bits"
 // addressing with linear probing, as full as 9 in 10, and grown by a quarter. Go's
 // own maps take 75 to 110 bytes for the same, for they double.
 type table struct {
-	slots []slot
-	n     int
+	slots   []slot
+	n       int
+	soonest int64 // none ends before it, in expiryUnits; means nothing while it is empty
 }
 
 // slot is a counter: its digest, and its state in three words. A slot whose expiry
@@ -95,6 +96,9 @@ func (t *table) put(d digest, r record) (added bool) {
 	s := &t.slots[at]
 	s.digest = d
 	s.set(r)
+	if t.n == 0 || s.expires() < t.soonest {
+		t.soonest = s.expires()
+	}
 	if !found {
 		t.n++
 	}
@@ -143,14 +147,25 @@ func (t *table) distance(from, to int) int {
 // sweep removes the counters that have ended by then, in expiryUnits, after
 // calling gone for each; and gives memory back when it holds few.
 func (t *table) sweep(now int64, gone func(digest)) {
-	for at := range t.slots {
-		for s := &t.slots[at]; !s.free() && s.expires() <= now; { // removing moves another here
-			gone(s.digest)
-			t.removeAt(at)
-		}
+	if t.n > 0 && t.soonest <= now {
+		t.removeEnded(now, gone)
 	}
 	if 2*t.n < len(t.slots) && len(t.slots) > 16 {
 		t.resize(t.n + t.n/4)
+	}
+}
+
+func (t *table) removeEnded(now int64, gone func(digest)) {
+	t.soonest = expiresLimit
+	for at := range t.slots {
+		s := &t.slots[at]
+		for !s.free() && s.expires() <= now { // removing moves another here
+			gone(s.digest)
+			t.removeAt(at)
+		}
+		if !s.free() {
+			t.soonest = min(t.soonest, s.expires())
+		}
 	}
 }
 

@@ -42,7 +42,11 @@ func (d *domain) list() []*Rule {
 	if d == nil {
 		return nil
 	}
-	return d.rules
+	rules := make([]*Rule, len(d.rules))
+	for i := range rules {
+		rules[i] = &d.rules[i]
+	}
+	return rules
 }
 
 func diffDomain(name string, from, to []*Rule) []Change {
@@ -77,7 +81,7 @@ func byPath(rules []*Rule) map[string]*Rule {
 func ordered(rules []*Rule, other map[string]*Rule) []string {
 	var paths []string
 	for _, r := range rules {
-		byOrder := func(s step) bool { return s.value.kind == wildcard || s.value.kind == regularExpression }
+		byOrder := func(s part) bool { return s.kind == wildcard || s.kind == regularExpression }
 		if slices.ContainsFunc(r.path, byOrder) && other[r.Path] != nil {
 			paths = append(paths, r.Path)
 		}
@@ -123,7 +127,7 @@ func (r *Rule) says(before *Rule) []string {
 	add(r.Unlimited, "unlimited")
 	for i, l := range r.Limits {
 		note := ""
-		if before != nil && !slices.Contains(before.counters, r.counters[i]) {
+		if before != nil && !slices.Contains(before.counters(), *r.counter(i)) {
 			note = anew
 		}
 		add(true, "limit %s%s", limitText(l), note)
@@ -169,7 +173,7 @@ func (c Change) String() string {
 		sign, rule = "-", c.From
 	}
 	var text strings.Builder
-	fmt.Fprintf(&text, "%s domain %s: %s  (%s)\n", sign, readable(c.Domain), c.Path, rule.Place)
+	fmt.Fprintf(&text, "%s domain %s: %s  (%s)\n", sign, readable(c.Domain), c.Path, rule.Place())
 	for _, line := range c.Gone {
 		fmt.Fprintf(&text, "    - %s\n", line)
 	}

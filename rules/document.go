@@ -20,7 +20,8 @@ type Document struct {
 
 	source   []byte            // the file's bytes
 	digest   [sha256.Size]byte // of them
-	drafts   []draft
+	stated   []stated          // in file order
+	drafts   []statedDraft     // what each of them does
 	faults   Faults
 	warnings []Fault
 }
@@ -69,6 +70,7 @@ func Parse(name string, src []byte) (*Document, error) {
 		doc.faults = sorted(r.faults)
 		return doc, doc.faults
 	}
+	var drafts []draft
 	lines := &lineReader{rest: src}
 	decoder := yaml.NewDecoder(lines)
 	for !r.stopped {
@@ -81,10 +83,10 @@ func Parse(name string, src []byte) (*Document, error) {
 			r.faultAt(at, "%s", problem)
 			break
 		}
-		doc.drafts = append(doc.drafts, r.document(root)...)
+		drafts = append(drafts, r.document(root)...)
 	}
-	if r.stopped {
-		doc.drafts = nil
+	if !r.stopped {
+		doc.keep(drafts)
 	}
 	doc.faults, doc.warnings = sorted(r.faults), sorted(r.warnings)
 	return doc, doc.faults.asError()

@@ -72,15 +72,16 @@ func (s *Set) Explain(domain string, entries []Entry) *Explanation {
 		x.Verdict = "a descriptor with no entries has no limit"
 		return x
 	}
-	n := x.walk(d.root, entries)
+	n := x.walk(d.tree, entries)
 	switch {
 	case n == nil:
 		x.Verdict = fmt.Sprintf("nothing fits %s: no limit", x.Entries[len(x.Entries)-1].Entry)
-	case n.rule == nil:
-		x.Verdict = fmt.Sprintf("the way ends at %s, which has no rule: no limit", Fault{File: n.file, Line: n.way.line, Col: n.way.col}.place())
+	case n.rule == 0:
+		x.Verdict = fmt.Sprintf("the way ends at %s, which has no rule: no limit", n.stated.place())
 	default:
-		x.Rule = n.rule.details(entries)
-		x.Verdict = fmt.Sprintf("rule %s matches", n.rule.Label())
+		rule := d.ruleOf(n)
+		x.Rule = rule.details(entries)
+		x.Verdict = fmt.Sprintf("rule %s matches", rule.Label())
 	}
 	x.NearMisses = nearMisses(d.rules, x.Rule != nil, entries)
 	return x
@@ -98,16 +99,18 @@ func (x *Explanation) NameCounters(name func(key, queue limiter.Key) string) *Ex
 	return x
 }
 
-// walk does what node.find does, and takes notes.
-func (x *Explanation) walk(n *node, entries []Entry) *node {
+// walk does what tree.find does, and takes notes.
+func (x *Explanation) walk(t *tree, entries []Entry) *node {
+	n := t.root()
 	for _, entry := range entries {
 		choice := Choice{Entry: readable(entry.Key) + "=" + readable(entry.Value)}
-		var taken *edge
-		if l := n.levels[entry.Key]; l != nil {
-			taken = l.take(entry.Value)
-			for _, e := range l.edges {
-				if e != taken && e.matches(entry.Value) {
-					choice.Lost = append(choice.Lost, e.way())
+		var taken *node
+		if l := t.level(n, entry.Key); l != nil {
+			taken = t.take(l, entry.Value)
+			nodes := t.nodesOf(l)
+			for i := range nodes {
+				if other := &nodes[i]; other != taken && other.matches(entry.Value) {
+					choice.Lost = append(choice.Lost, other.way())
 				}
 			}
 		}
@@ -119,19 +122,18 @@ func (x *Explanation) walk(n *node, entries []Entry) *node {
 		if taken == nil {
 			return nil
 		}
-		n = taken.to
+		n = taken
 	}
 	return n
 }
 
-func (e *edge) way() Way {
-	place := Fault{File: e.to.file, Line: e.to.way.line, Col: e.to.way.col}.place()
-	return Way{Pattern: readable(e.key) + "=" + readable(e.text), Kind: e.kind.String(), Place: place}
+func (n *node) way() Way {
+	return Way{Pattern: readable(n.key) + "=" + readable(n.text), Kind: n.kind.String(), Place: n.stated.place()}
 }
 
 func (r *Rule) details(entries []Entry) *RuleDetails {
 	details := &RuleDetails{
-		Name: r.Name, Path: r.Path, Place: r.Place, Replaces: r.Replaces,
+		Name: r.Name, Path: r.Path, Place: r.Place(), Replaces: r.Replaces,
 		Exempt: r.Exempt, Unlimited: r.Unlimited, Shadow: r.Shadow, Quota: r.Quota,
 	}
 	for _, mode := range []struct {
@@ -148,7 +150,7 @@ func (r *Rule) details(entries []Entry) *RuleDetails {
 		details.Limits = append(details.Limits, LimitDetails{
 			Limit:  limitText(limit),
 			Values: limit,
-			Key:    r.appendKey(nil, r.counters[i], entries),
+			Key:    r.appendKey(nil, r.counter(i), entries),
 			Queue:  r.Overflow,
 		})
 	}

@@ -41,13 +41,13 @@ func FuzzParse(f *testing.F) {
 			return
 		}
 		set.Warnings()
-		for _, d := range doc.drafts {
+		for _, s := range doc.stated {
 			var list []Entry
-			for _, s := range d.path {
-				list = append(list, Entry{s.key, s.value.text})
+			for _, p := range s.path {
+				list = append(list, Entry{p.key, p.text})
 			}
-			planOf(set, Request{Domain: d.domain, Descriptors: []Descriptor{{Entries: list}}})
-			_ = set.Explain(d.domain, list).String()
+			planOf(set, Request{Domain: s.in.domain, Descriptors: []Descriptor{{Entries: list}}})
+			_ = set.Explain(s.in.domain, list).String()
 		}
 	})
 }
@@ -143,16 +143,16 @@ func FuzzMatch(f *testing.F) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if !seen[p.id()] {
-				seen[p.id()] = true
+			if id := p.kind.String() + p.canonical(); !seen[id] {
+				seen[id] = true
 				values = append(values, v)
 			}
 		}
-		root := treeOf(t, values)
+		tree := treeOf(t, values)
 		for _, value := range []string{value, pick("a", "ab", "aab", "bba", "abab", "aéb", "10.1.9.9", "::1", "2001:db8::1", "")} {
 			got, want := "none", naive(values, value)
-			if n := root.find([]Entry{{"k", value}}); n != nil {
-				got = n.rule.path[0].value.text
+			if n := tree.find([]Entry{{"k", value}}); n != nil {
+				got = n.text
 			}
 			if strings.Trim(want, "*") == "" {
 				want = "*"
@@ -165,17 +165,21 @@ func FuzzMatch(f *testing.F) {
 }
 
 // treeOf is one level of rules for the key k.
-func treeOf(t *testing.T, values []string) *node {
+func treeOf(t *testing.T, values []string) *tree {
 	t.Helper()
-	b := newBuilder()
+	var drafts []draft
 	for _, v := range values {
 		p, err := parsePattern(v)
 		if err != nil {
 			t.Fatal(err)
 		}
-		d := &draft{path: []step{{key: "k", value: p}}, rule: &ruleDraft{}}
-		b.reach("f", d).rule = newRule(Options{}, "f", d)
+		drafts = append(drafts, draft{path: []step{{key: "k", value: p}}, rule: &ruleDraft{}})
 	}
-	b.root.finish()
-	return b.root
+	doc := &Document{Name: "f"}
+	doc.keep(drafts)
+	b := newBuilder()
+	for i := range doc.stated {
+		b.reach(&doc.stated[i])
+	}
+	return b.finish()
 }

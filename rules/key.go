@@ -4,7 +4,6 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/binary"
-	"slices"
 
 	"weir/limiter"
 )
@@ -33,23 +32,31 @@ func identify(identity []byte) counterID {
 	return counterID(sum[:len(counterID{})])
 }
 
-// counterIDs returns an identity for each limit of a rule. Of the limit, only
+// appendCounterIDs appends an identity for each limit of a rule. Of the limit, only
 // algorithm and window are in it: a limit that is raised keeps what was used. The
 // generation is 0 but for rules that were reset as a whole, and then not in it.
-func counterIDs(domain string, path []step, limits []limiter.Limit, generation uint64) []counterID {
+func appendCounterIDs(ids []counterID, domain string, path []part, limits []limiter.Limit, generation uint64) []counterID {
+	if len(limits) == 0 {
+		return ids
+	}
 	fixed := ruleIdentity(domain, path, "rule")
-	ids := make([]counterID, len(limits))
-	ordinals := map[string]uint64{} // of limits that count in the same way
-	for i, limit := range limits {
-		identity := appendText(slices.Clip(fixed), limit.Algorithm.String())
+	var ordinals map[string]uint64 // of limits that count in the same way
+	for _, limit := range limits {
+		identity := appendText(fixed, limit.Algorithm.String()) // over that of the limit before
 		identity = appendText(identity, limit.Window.String())
-		ordinal := ordinals[string(identity)]
-		ordinals[string(identity)]++
+		ordinal := uint64(0)
+		if len(limits) > 1 {
+			if ordinals == nil {
+				ordinals = map[string]uint64{}
+			}
+			ordinal = ordinals[string(identity)]
+			ordinals[string(identity)]++
+		}
 		identity = binary.AppendUvarint(identity, ordinal)
 		if generation > 0 {
 			identity = binary.AppendUvarint(identity, generation)
 		}
-		ids[i] = identify(identity)
+		ids = append(ids, identify(identity))
 	}
 	return ids
 }
@@ -61,27 +68,28 @@ type RuleID string
 // ID is the rule's. It is that of all rules with this domain and path.
 func (r *Rule) ID() RuleID { return ruleID(r.Domain, r.path) }
 
-func ruleID(domain string, path []step) RuleID {
+func ruleID(domain string, path []part) RuleID {
 	id := identify(ruleIdentity(domain, path, "rule"))
 	return RuleID(base64.RawURLEncoding.EncodeToString(id[:]))
 }
 
 // queueKey is the key of a rule's queue. What waits there stays where it is,
 // whatever becomes of the limit.
-func queueKey(domain string, path []step) limiter.Key {
+func queueKey(domain string, path []part) limiter.Key {
 	id := identify(ruleIdentity(domain, path, "queue"))
 	return id[:]
 }
 
 // ruleIdentity is the identity of a rule, and what of the rule it is.
-func ruleIdentity(domain string, path []step, what string) []byte {
-	b := appendText(nil, keyFormat)
+func ruleIdentity(domain string, path []part, what string) []byte {
+	b := make([]byte, 0, 256)
+	b = appendText(b, keyFormat)
 	b = appendText(b, domain)
 	b = appendText(b, what)
 	b = binary.AppendUvarint(b, uint64(len(path)))
 	for i := range path {
 		b = appendText(b, path[i].key)
-		b = appendText(b, path[i].value.text)
+		b = appendText(b, path[i].text)
 		b = appendBool(b, path[i].share)
 	}
 	return b
@@ -95,7 +103,7 @@ func overrideID(domain string) counterID {
 }
 
 // appendKey appends the key of a rule's counter for the values of entries.
-func (r *Rule) appendKey(keys []byte, id counterID, entries []Entry) []byte {
+func (r *Rule) appendKey(keys []byte, id *counterID, entries []Entry) []byte {
 	keys = append(keys, id[:]...)
 	for _, v := range r.variables {
 		keys = v.appendValue(keys, entries[v.entry].Value)

@@ -6,8 +6,8 @@ func (r *Rule) TellsValues() bool { return r.tellsValues }
 
 // told tells whether metrics tell the value of a step that does not name it itself.
 // What shares one counter is told as one.
-func (r *Rule) told(s *step) bool {
-	return (r.DetailedMetric || s.toMetric) && !s.share && s.value.kind != exactValue
+func told(s *part, detailed bool) bool {
+	return (detailed || s.toMetric) && !s.share && s.kind != exactValue
 }
 
 // AppendMetric appends what metrics call a descriptor that matches the rule: the
@@ -21,8 +21,8 @@ func (r *Rule) AppendMetric(b []byte, entries []Entry, most int) []byte {
 			b = append(b, ", "...)
 		}
 		b = append(append(b, s.key...), '=')
-		if !r.told(s) || i >= len(entries) {
-			b = append(b, cut(s.value.text, most)...)
+		if !told(s, r.DetailedMetric) || i >= len(entries) {
+			b = append(b, cut(s.text, most)...)
 			continue
 		}
 		b = r.appendTold(b, i, entries[i].Value, most)

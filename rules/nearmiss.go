@@ -14,18 +14,19 @@ const maxNearMisses = 10
 
 // nearMisses finds the rules that would match the entries but for one thing,
 // those that miss by least first.
-func nearMisses(rules []*Rule, matched bool, entries []Entry) []NearMiss {
+func nearMisses(rules []Rule, matched bool, entries []Entry) []NearMiss {
 	type ranked struct {
 		NearMiss
 		rank int
 	}
 	var found []ranked
-	for _, r := range rules {
+	for i := range rules {
+		r := &rules[i]
 		rank, why := missedBy(r.path, entries)
 		if why == "" || rank == lostOut && matched {
 			continue // the choices tell of those that lost to the one that matched
 		}
-		found = append(found, ranked{NearMiss{r.Path, r.Place, why}, rank})
+		found = append(found, ranked{NearMiss{r.Path, r.Place(), why}, rank})
 	}
 	slices.SortStableFunc(found, func(a, b ranked) int { return cmp.Compare(a.rank, b.rank) })
 	var misses []NearMiss
@@ -46,7 +47,7 @@ const (
 
 // missedBy says why the path, which was not taken, nearly matches; "" if it is
 // not near. A lower rank is nearer.
-func missedBy(path []step, entries []Entry) (rank int, why string) {
+func missedBy(path []part, entries []Entry) (rank int, why string) {
 	common := min(len(path), len(entries))
 	var differ []int
 	for i := range common {
@@ -71,17 +72,18 @@ func missedBy(path []step, entries []Entry) (rank int, why string) {
 	return 0, ""
 }
 
-func (s *step) fits(entry Entry) bool { return s.key == entry.Key && s.value.matches(entry.Value) }
+func (s *part) fits(entry Entry) bool { return s.key == entry.Key && s.matches(entry.Value) }
 
 // slip says by what little an entry misses a step; "" if it is not little.
-func (s *step) slip(entry Entry) string {
+func (s *part) slip(entry Entry) string {
+	value := s.pattern()
 	switch {
 	case s.key != entry.Key && alike(s.key, entry.Key):
 		return fmt.Sprintf("its key is %s, not %s", readable(s.key), readable(entry.Key))
-	case s.key == entry.Key && s.value.rangeHolds(entry.Value):
-		return fmt.Sprintf("its value of %s is the text %s; the address range is written %s", readable(s.key), readable(s.value.text), s.value.asRange())
-	case s.key == entry.Key && s.value.kind == exactValue && alike(s.value.text, entry.Value):
-		return fmt.Sprintf("its value of %s is %s, not %s", readable(s.key), readable(s.value.text), readable(entry.Value))
+	case s.key == entry.Key && value.rangeHolds(entry.Value):
+		return fmt.Sprintf("its value of %s is the text %s; the address range is written %s", readable(s.key), readable(s.text), value.asRange())
+	case s.key == entry.Key && s.kind == exactValue && alike(s.text, entry.Value):
+		return fmt.Sprintf("its value of %s is %s, not %s", readable(s.key), readable(s.text), readable(entry.Value))
 	}
 	return ""
 }
@@ -102,7 +104,7 @@ func alike(a, b string) bool {
 
 // fitsReordered tells whether each step fits an entry of its own. A first fit is
 // taken: with patterns that overlap, an order may be missed.
-func fitsReordered(path []step, entries []Entry) bool {
+func fitsReordered(path []part, entries []Entry) bool {
 	used := make([]bool, len(entries))
 	for i := range path {
 		j := 0

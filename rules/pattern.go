@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"regexp"
 	"regexp/syntax"
+	"slices"
 	"strings"
 	"unicode/utf8"
 )
@@ -27,12 +28,16 @@ func (k kind) String() string { return kindNames[k] }
 
 // pattern is the value of a step. Values are bytes, of any encoding.
 type pattern struct {
-	kind    kind
-	text    string         // as written; "*" for any value
-	prefix  netip.Prefix   // network
-	parts   []string       // wildcard: what stands between the stars, two at least
-	literal int            // wildcard: how many literal characters
-	re      *regexp.Regexp // regularExpression: matches whole values only
+	kind kind
+	text string // as written; "*" for any value
+	*matching
+}
+
+// matching is what its text alone does not tell of a network or a regular
+// expression; nil for other kinds.
+type matching struct {
+	prefix netip.Prefix   // network
+	re     *regexp.Regexp // regularExpression: matches whole values only
 }
 
 // parsePattern reads a value of a rule: "", "*", a*z, cidr:10.0.0.0/8, ~regex or
@@ -46,16 +51,7 @@ func parsePattern(text string) (pattern, error) {
 	case strings.HasPrefix(text, "cidr:"):
 		return parseNetwork(text)
 	case strings.Contains(text, "*"):
-		parts := strings.Split(text, "*")
-		compact := []string{parts[0]}
-		for _, part := range parts[1 : len(parts)-1] {
-			if part != "" { // ** is *
-				compact = append(compact, part)
-			}
-		}
-		compact = append(compact, parts[len(parts)-1])
-		literal := utf8.RuneCountInString(text) - strings.Count(text, "*")
-		return pattern{kind: wildcard, text: text, parts: compact, literal: literal}, nil
+		return pattern{kind: wildcard, text: text}, nil
 	}
 	return pattern{kind: exactValue, text: text}, nil
 }
@@ -74,13 +70,13 @@ func parseRegexp(text string) (pattern, error) {
 	if err != nil {
 		return pattern{}, fmt.Errorf("value %s: %w", brief(text), err)
 	}
-	return pattern{kind: regularExpression, text: text, re: re}, nil
+	return pattern{kind: regularExpression, text: text, matching: &matching{re: re}}, nil
 }
 
 // size is how many instructions the pattern's regular expression compiles to; 0
 // without one.
 func (p *pattern) size() int {
-	if p.re == nil {
+	if p.kind != regularExpression {
 		return 0
 	}
 	parsed, err := syntax.Parse(p.re.String(), syntax.Perl)
@@ -109,7 +105,7 @@ func parseNetwork(text string) (pattern, error) {
 	if prefix != prefix.Masked() {
 		return pattern{}, fmt.Errorf("%s has bits set past its length; the range is cidr:%v", brief(text), prefix.Masked())
 	}
-	return pattern{kind: network, text: text, prefix: prefix}, nil
+	return pattern{kind: network, text: text, matching: &matching{prefix: prefix}}, nil
 }
 
 // asRange is how to write the address range that an exact value looks like; ""
@@ -139,20 +135,20 @@ func (p *pattern) rangeHolds(value string) bool {
 	return err == nil && meant.matches(value)
 }
 
-// id is the same for patterns that match the same values in the same way,
-// however they are written.
-func (p *pattern) id() string {
-	switch p.kind {
-	case network:
-		return "n" + p.prefix.String()
-	case wildcard:
-		return "w" + strings.Join(p.parts, "*")
-	case regularExpression:
-		return "r" + p.text
-	case anyValue:
-		return "*"
+// canonical is the same text for patterns of one kind that match the same values in
+// the same way, however they are written.
+func (p *pattern) canonical() string {
+	switch {
+	case p.kind == network:
+		return p.prefix.String()
+	case p.kind == wildcard && strings.Contains(p.text, "**"):
+		first, last := p.stars()
+		if p.simple() {
+			return p.text[:first] + p.text[last:]
+		}
+		return p.text[:first] + "*" + strings.Join(p.middle(first, last), "*") + p.text[last:]
 	}
-	return "=" + p.text
+	return p.text
 }
 
 // matches tells whether the pattern fits a value alone, whatever else is there.
@@ -182,8 +178,14 @@ func (p *pattern) matchesStars(value string) bool {
 // matchesMiddle looks for the parts between the first star and the last, each
 // as early as it can be.
 func (p *pattern) matchesMiddle(rest string) bool {
-	for _, part := range p.parts[1 : len(p.parts)-1] {
-		i := strings.Index(rest, part)
+	first, last := p.stars()
+	if first == last {
+		return true
+	}
+	for middle := p.text[first+1 : last]; middle != ""; {
+		var part string
+		part, middle, _ = strings.Cut(middle, "*")
+		i := strings.Index(rest, part) // 0 of "": ** is *
 		if i < 0 {
 			return false
 		}
@@ -192,8 +194,35 @@ func (p *pattern) matchesMiddle(rest string) bool {
 	return true
 }
 
+// stars returns where a wildcard's first star is, and its last.
+func (p *pattern) stars() (first, last int) {
+	return strings.IndexByte(p.text, '*'), strings.LastIndexByte(p.text, '*')
+}
+
+// middle returns the texts between a wildcard's stars, of which none is empty.
+func (p *pattern) middle(first, last int) []string {
+	if first == last {
+		return nil
+	}
+	return slices.DeleteFunc(strings.Split(p.text[first+1:last], "*"), func(part string) bool { return part == "" })
+}
+
 // ends returns what stands before a wildcard's first star and after its last.
-func (p *pattern) ends() (prefix, suffix string) { return p.parts[0], p.parts[len(p.parts)-1] }
+func (p *pattern) ends() (prefix, suffix string) {
+	first, last := p.stars()
+	return p.text[:first], p.text[last+1:]
+}
+
+// literals is how many characters of a wildcard are no stars.
+func (p *pattern) literals() int {
+	return utf8.RuneCountInString(p.text) - strings.Count(p.text, "*")
+}
+
+// simple tells whether a wildcard has nothing between its stars.
+func (p *pattern) simple() bool {
+	first, last := p.stars()
+	return strings.Trim(p.text[first:last], "*") == ""
+}
 
 // contains tells whether p surely matches all that other matches.
 func (p *pattern) contains(other *pattern) bool {
@@ -204,10 +233,10 @@ func (p *pattern) contains(other *pattern) bool {
 		return p.matches(other.text)
 	case p.kind == network && other.kind == network:
 		return p.prefix.Bits() <= other.prefix.Bits() && p.prefix.Contains(other.prefix.Addr())
-	case p.kind == wildcard && other.kind == wildcard && len(p.parts) == 2:
+	case p.kind == wildcard && other.kind == wildcard && p.simple():
 		prefix, suffix := p.ends()
 		otherPrefix, otherSuffix := other.ends()
 		return strings.HasPrefix(otherPrefix, prefix) && strings.HasSuffix(otherSuffix, suffix)
 	}
-	return p.kind == other.kind && p.id() == other.id()
+	return p.kind == other.kind && p.canonical() == other.canonical()
 }

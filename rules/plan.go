@@ -36,19 +36,19 @@ func (p *Plan) match(d *domain, descriptor *Descriptor, m *Match) {
 	if len(descriptor.Entries) == 0 {
 		return
 	}
-	n := d.root.find(descriptor.Entries)
-	if n == nil || n.rule == nil {
+	r := d.ruleOf(d.find(descriptor.Entries))
+	if r == nil {
 		return
 	}
 	switch {
-	case n.rule.Exempt:
+	case r.Exempt:
 		p.Exempt = true
 	case descriptor.Override != nil:
 		return
-	case len(n.rule.Replaces) > 0 && !slices.Contains(p.replacing, n.rule):
-		p.replacing = append(p.replacing, n.rule)
+	case len(r.Replaces) > 0 && !slices.Contains(p.replacing, r):
+		p.replacing = append(p.replacing, r)
 	}
-	m.Rule = n.rule
+	m.Rule = r
 }
 
 // dropReplaced takes away the rules that others replace. All that match count
@@ -93,7 +93,7 @@ func (p *Plan) plan(s *Set, d *domain, req *Request, i int) {
 	hit.Shadow, hit.Quota, hit.OnFailure = r.Shadow, r.Quota, r.policy
 	for j := range r.Limits {
 		start := len(p.keys)
-		p.keys = r.appendKey(p.keys, r.counters[j], descriptor.Entries)
+		p.keys = r.appendKey(p.keys, r.counter(j), descriptor.Entries)
 		hit.Key = p.keyFrom(start)
 		hit.Limit = r.Limits[j]
 		hit.Overflow = r.Overflow

@@ -26,7 +26,7 @@ type Options struct {
 	Generations map[RuleID]uint64
 }
 
-func (o *Options) generation(domain string, path []step) uint64 {
+func (o *Options) generation(domain string, path []part) uint64 {
 	if len(o.Generations) == 0 {
 		return 0 // saves a digest of each rule
 	}
@@ -46,9 +46,19 @@ type Set struct {
 
 // domain is the tree of a domain's rules.
 type domain struct {
-	root      *node
-	rules     []*Rule // in file order
+	*tree
+	name      string
+	rules     []Rule      // in file order
+	counters  []counterID // of each rule's limits but the first
 	overrides counterID
+}
+
+// ruleOf is the rule that a node leads to, or nil; also of no node.
+func (d *domain) ruleOf(n *node) *Rule {
+	if n == nil || n.rule == 0 {
+		return nil
+	}
+	return &d.rules[n.rule-1]
 }
 
 // Compile makes a set of the documents, with the zero Options.
@@ -63,23 +73,25 @@ func CompileWith(options Options, docs ...*Document) (*Set, error) {
 	slices.SortFunc(docs, func(a, b *Document) int {
 		return cmp.Or(strings.Compare(a.Name, b.Name), bytes.Compare(a.digest[:], b.digest[:]))
 	})
-	c := compiler{options: options, domains: map[string]*domain{}, builders: map[string]*builder{}, queues: map[[2]string]*Rule{}}
+	c := compiler{completer: newCompleter(options), domains: map[string]*domain{}, builders: map[string]*builder{}, queues: map[[2]string]*Rule{}}
 	set := &Set{domains: c.domains, options: options, version: version(docs)}
+	c.makeRoom(docs)
 	for _, doc := range docs {
 		c.faults = append(c.faults, doc.faults...)
 		set.warnings = append(set.warnings, doc.warnings...)
-		for i := range doc.drafts {
-			c.add(doc.Name, &doc.drafts[i])
+		for i := range doc.stated {
+			c.add(&doc.stated[i], &doc.drafts[i])
 		}
 		runtime.Gosched() // requests go before
 	}
 	if err := c.faults.asError(); err != nil {
 		return nil, err
 	}
-	for _, d := range set.domains {
-		d.root.finish()
-		for i, r := range d.rules {
-			r.index = set.rules + i
+	for name, d := range set.domains {
+		d.tree = c.builders[name].finish()
+		delete(c.builders, name)
+		for i := range d.rules {
+			d.rules[i].index = uint32(set.rules + i)
 		}
 		set.rules += len(d.rules)
 	}
@@ -111,8 +123,8 @@ func (s *Set) Rules(name string) iter.Seq[*Rule] {
 			if d == nil {
 				continue
 			}
-			for _, r := range d.rules {
-				if !yield(r) {
+			for i := range d.rules {
+				if !yield(&d.rules[i]) {
 					return
 				}
 			}
@@ -122,7 +134,7 @@ func (s *Set) Rules(name string) iter.Seq[*Rule] {
 
 // compiler puts drafts into the trees of their domains.
 type compiler struct {
-	options  Options
+	*completer
 	domains  map[string]*domain
 	builders map[string]*builder
 	queues   map[[2]string]*Rule // by domain and label
@@ -134,16 +146,16 @@ type compiler struct {
 // all above it in its own.
 const maxPaths = 64 << 20
 
-func pathLength(path []step) int {
+func pathLength(path []part) int {
 	length := 0
 	for i := range path {
-		length += len(path[i].key) + len(path[i].value.text) + len("=, ")
+		length += len(path[i].key) + len(path[i].text) + len("=, ")
 	}
 	return length
 }
 
 // shortPath is the path for a fault, which has no use for long values.
-func shortPath(path []step) string {
+func shortPath(path []part) string {
 	const most = 1000
 	text := pathText(path)
 	if len(text) > most {
@@ -152,47 +164,54 @@ func shortPath(path []step) string {
 	return text
 }
 
-func (c *compiler) add(file string, d *draft) {
-	dom := c.domains[d.domain]
-	if dom == nil {
-		b := newBuilder()
-		dom = &domain{root: b.root, overrides: overrideID(d.domain)}
-		c.domains[d.domain], c.builders[d.domain] = dom, b
+// makeRoom makes the domains, each with as much room as its rules and counters take.
+func (c *compiler) makeRoom(docs []*Document) {
+	rules, counters := map[string]int{}, map[string]int{}
+	for _, doc := range docs {
+		for i := range doc.drafts {
+			name := doc.stated[i].in.domain
+			if doc.drafts[i].rule != nil {
+				rules[name]++
+			}
+			counters[name] += max(0, len(doc.drafts[i].limits)-1)
+		}
 	}
-	n := c.builders[d.domain].reach(file, d)
-	if d.rule == nil {
+	for name := range counters {
+		c.domains[name] = &domain{name: name, overrides: overrideID(name), rules: make([]Rule, 0, rules[name]), counters: make([]counterID, 0, counters[name])}
+		c.builders[name] = newBuilder()
+	}
+}
+
+func (c *compiler) add(at *stated, draft *statedDraft) {
+	dom := c.domains[at.in.domain]
+	n := c.builders[at.in.domain].reach(at)
+	if draft.rule == nil {
 		return
 	}
-	if n.rule != nil {
-		c.faults = append(c.faults, Fault{
-			File: file, Line: d.at.line, Col: d.at.col,
-			Msg: "the path " + shortPath(d.path) + " has a rule already, at " + n.rule.Place,
-		})
+	if n.rule > 0 {
+		c.faults = append(c.faults, at.fault("the path "+shortPath(at.path)+" has a rule already, at "+dom.rules[n.rule-1].Place()))
 		return
 	}
 	was := c.paths
-	if c.paths += pathLength(d.path); c.paths > maxPaths {
+	if c.paths += pathLength(at.path); c.paths > maxPaths {
 		if was <= maxPaths { // said once
-			c.faults = append(c.faults, Fault{File: file, Line: d.at.line, Col: d.at.col, Msg: fmt.Sprintf("with this rule, the paths of all rules take over %d MiB: shorten what is in them", maxPaths>>20)})
+			c.faults = append(c.faults, at.fault(fmt.Sprintf("with this rule, the paths of all rules take over %d MiB: shorten what is in them", maxPaths>>20)))
 		}
 		return
 	}
-	n.rule = newRule(c.options, file, d)
-	c.checkQueueName(n.rule, file, d)
-	dom.rules = append(dom.rules, n.rule)
+	dom.rules = append(dom.rules, c.rule(dom, at, draft))
+	n.rule = uint32(len(dom.rules))
+	c.checkQueueName(&dom.rules[n.rule-1])
 }
 
 // checkQueueName finds queues that could not be told apart by their names.
-func (c *compiler) checkQueueName(r *Rule, file string, d *draft) {
+func (c *compiler) checkQueueName(r *Rule) {
 	if r.Overflow == nil {
 		return
 	}
 	name := [2]string{r.Domain, r.Label()}
 	if other := c.queues[name]; other != nil {
-		c.faults = append(c.faults, Fault{
-			File: file, Line: d.at.line, Col: d.at.col,
-			Msg: "the rule with over_limit: queue at " + other.Place + " has the same name, by which queues are told apart",
-		})
+		c.faults = append(c.faults, r.fault("the rule with over_limit: queue at "+other.Place()+" has the same name, by which queues are told apart"))
 	}
 	c.queues[name] = r
 }

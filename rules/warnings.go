@@ -2,8 +2,6 @@ package rules
 
 import (
 	"fmt"
-	"maps"
-	"slices"
 )
 
 // Bounds of what Warnings looks for, since ways can hide each other in pairs.
@@ -20,12 +18,14 @@ func (s *Set) Warnings() []Fault {
 	w := &warner{comparisons: maxComparisons}
 	for name, d := range s.domains {
 		w.replacesNothing(name, d)
-		w.hidden(d.root)
+		w.domain = d
+		w.hidden(d.root())
 	}
 	return sorted(append(warnings, w.warnings...))
 }
 
 type warner struct {
+	*domain     // that is looked at
 	warnings    []Fault
 	hiding      int // warnings of hidden
 	comparisons int // that may still be made
@@ -38,13 +38,14 @@ func (w *warner) add(file string, at place, format string, args ...any) {
 // replacesNothing finds names in replaces that no rule of the domain has.
 func (w *warner) replacesNothing(domain string, d *domain) {
 	names := map[string]bool{}
-	for _, r := range d.rules {
-		names[r.Name] = true
+	for i := range d.rules {
+		names[d.rules[i].Name] = true
 	}
-	for _, r := range d.rules {
+	for i := range d.rules {
+		r := &d.rules[i]
 		for _, name := range r.Replaces {
 			if !names[name] {
-				w.add(r.file, r.replacesAt, "replaces %q, which no rule of domain %q is named", name, domain)
+				w.add(r.stated.in.file, r.replacesAt, "replaces %q, which no rule of domain %q is named", name, domain)
 			}
 		}
 	}
@@ -53,17 +54,27 @@ func (w *warner) replacesNothing(domain string, d *domain) {
 // hidden finds ways that take values for which only a more general way has a
 // rule, or an exemption. A way that ends at once, without a rule, is meant to.
 func (w *warner) hidden(n *node) {
-	for _, key := range slices.Sorted(maps.Keys(n.levels)) {
-		edges := n.levels[key].edges
-		general := slices.DeleteFunc(slices.Clone(edges), func(e *edge) bool { return e.kind == exactValue })
-		longer := slices.DeleteFunc(slices.Clone(general), func(e *edge) bool { return len(e.to.levels) == 0 })
-		for _, special := range edges {
-			w.hidden(special.to)
+	levels := w.levelsOf(n)
+	for i := range levels {
+		nodes := w.nodesOf(&levels[i])
+		var general, longer []*node
+		for i := range nodes {
+			if nodes[i].kind == exactValue {
+				continue
+			}
+			general = append(general, &nodes[i])
+			if nodes[i].levels > 0 {
+				longer = append(longer, &nodes[i])
+			}
+		}
+		for i := range nodes {
+			special := &nodes[i]
+			w.hidden(special)
 			switch {
 			case special.kind == anyValue:
-			case len(special.to.levels) > 0:
+			case special.levels > 0:
 				w.hiddenBy(special, general)
-			case special.to.rule != nil:
+			case special.rule > 0:
 				w.hiddenBy(special, longer)
 			}
 		}
@@ -71,18 +82,18 @@ func (w *warner) hidden(n *node) {
 }
 
 // hiddenBy compares a way with the more general ones of its level.
-func (w *warner) hiddenBy(special *edge, general []*edge) {
+func (w *warner) hiddenBy(special *node, general []*node) {
 	for _, g := range general {
 		if w.comparisons--; w.comparisons < 0 || w.hiding >= maxHidden {
 			return
 		}
-		if !g.contains(&special.pattern) || special.contains(&g.pattern) {
+		if !g.contains(special) || special.contains(g) {
 			continue
 		}
-		if r := w.uncovered(g.to, special.to, false); r != nil {
+		if r := w.uncovered(g, special, false); r != nil {
 			w.hiding++
-			w.add(special.to.file, special.to.way, "%s=%s hides the rule %s (%s): once taken, it is not left for a more general one",
-				readable(special.key), readable(special.text), r.Path, r.Place)
+			w.add(special.stated.in.file, special.stated.at(), "%s=%s hides the rule %s (%s): once taken, it is not left for a more general one",
+				readable(special.key), readable(special.text), r.Path, r.Place())
 		}
 	}
 }
@@ -94,19 +105,17 @@ func (w *warner) uncovered(general, special *node, broader bool) *Rule {
 	if w.comparisons--; w.comparisons < 0 {
 		return nil
 	}
-	if r := general.rule; r != nil {
-		if special == nil || special.rule == nil || broader && r.Exempt && !special.rule.Exempt {
+	if r := w.ruleOf(general); r != nil {
+		if own := w.ruleOf(special); own == nil || broader && r.Exempt && !own.Exempt {
 			return r
 		}
 	}
-	for _, key := range slices.Sorted(maps.Keys(general.levels)) {
-		for _, e := range general.levels[key].edges {
-			var to *node
-			cover, broad := special.cover(e)
-			if cover != nil {
-				to = cover.to
-			}
-			if r := w.uncovered(e.to, to, broader || broad); r != nil {
+	levels := w.levelsOf(general)
+	for i := range levels {
+		nodes := w.nodesOf(&levels[i])
+		for i := range nodes {
+			cover, broad := w.cover(special, &nodes[i])
+			if r := w.uncovered(&nodes[i], cover, broader || broad); r != nil {
 				return r
 			}
 		}
@@ -114,46 +123,48 @@ func (w *warner) uncovered(general, special *node, broader bool) *Rule {
 	return nil
 }
 
-// cover returns the way that all values take which e takes, or nil; and whether
-// it surely takes all of them, and others.
-func (n *node) cover(e *edge) (best *edge, broader bool) {
-	if n == nil || n.levels[e.key] == nil {
+// cover returns the way on from n that all values take which e takes, or nil; and
+// whether it surely takes all of them, and others.
+func (w *warner) cover(n, e *node) (best *node, broader bool) {
+	if n == nil {
 		return nil, false
 	}
-	edges := n.levels[e.key].edges
-	for _, candidate := range edges {
-		if candidate.contains(&e.pattern) && (best == nil || candidate.before(best)) {
-			best = candidate
+	l := w.level(n, e.key)
+	if l == nil {
+		return nil, false
+	}
+	nodes := w.nodesOf(l)
+	for i := range nodes {
+		if nodes[i].contains(e) { // those that are taken first come first
+			best = &nodes[i]
+			break
 		}
 	}
-	if best == nil || e.contains(&best.pattern) {
+	if best == nil || e.contains(best) {
 		return best, false
 	}
-	for _, other := range edges {
-		if other != best && other.mayTakeFrom(e, best) {
+	for i := range nodes {
+		if other := &nodes[i]; other != best && other.mayTakeFrom(e, best) {
 			return best, false
 		}
 	}
 	return best, true
 }
 
-// before tells whether e comes before another edge, of an earlier place in the
-// file, if a value fits both.
-func (e *edge) before(other *edge) bool {
-	if e.kind != other.kind {
-		return e.kind < other.kind
-	}
-	return e.kind == network && e.prefix.Bits() > other.prefix.Bits() || e.kind == wildcard && e.literal > other.literal
+// contains tells whether n surely matches all that other matches.
+func (n *node) contains(other *node) bool {
+	p, q := n.pattern(), other.pattern()
+	return p.contains(&q)
 }
 
 // mayTakeFrom tells whether a value of inner, a single one apart, may take e
 // though outer has it too.
-func (e *edge) mayTakeFrom(inner, outer *edge) bool {
+func (n *node) mayTakeFrom(inner, outer *node) bool {
 	switch {
-	case inner.kind == exactValue, e.kind == exactValue, e.kind > outer.kind, e.contains(&inner.pattern):
+	case inner.kind == exactValue, n.kind == exactValue, n.kind > outer.kind, n.contains(inner):
 		return false
-	case e.kind == network && inner.kind == network:
-		return e.prefix.Overlaps(inner.prefix)
+	case n.kind == network && inner.kind == network:
+		return n.prefix.Overlaps(inner.prefix)
 	}
 	return true
 }

@@ -85,7 +85,7 @@ func fromPageToken(token, version, domain string) (at int, err error) {
 
 func ruleOf(r *rules.Rule) *weirv1.Rule {
 	out := &weirv1.Rule{
-		Domain: toValid(r.Domain), Name: toValid(r.Name), Path: toValid(r.Path), Place: toValid(r.Place),
+		Domain: toValid(r.Domain), Name: toValid(r.Name), Path: toValid(r.Path), Place: toValid(r.Place()),
 		Unlimited: r.Unlimited, Exempt: r.Exempt, Shadow: r.Shadow, Quota: r.Quota, Queues: r.Overflow != nil,
 	}
 	if r.OnFailure != nil {

@@ -30,7 +30,7 @@ func openStore(ctx context.Context, background *errgroup.Group, c *serveConfig, 
 	if c.store == memoryStore {
 		m := limiter.NewMemory(opts)
 		counting.WatchStore(func() metrics.StoreState {
-			return metrics.StoreState{Up: true, Counters: m.Len(), MaxCounters: c.memoryMaxCounters}
+			return metrics.StoreState{Up: true, Counters: m.Len(), MaxCounters: c.memoryMaxCounters, SweepLock: m.SweepLock()}
 		})
 		background.Go(func() error { m.Run(ctx, sweepInterval); return nil })
 		health.SetStore(true)
@@ -64,7 +64,8 @@ func openStore(ctx context.Context, background *errgroup.Group, c *serveConfig, 
 	counting.WatchStore(func() metrics.StoreState {
 		up := store.Healthy()
 		return metrics.StoreState{
-			Up: up, BreakerOpen: !up, Counters: standby.Len(), MaxCounters: c.memoryMaxCounters, DenyCached: store.DenyCached(), Leases: leaseState(store),
+			Up: up, BreakerOpen: !up, Counters: standby.Len(), MaxCounters: c.memoryMaxCounters, SweepLock: standby.SweepLock(), DenyCached: store.DenyCached(),
+			Leases: leaseState(store),
 		}
 	})
 	return &openedCounters{Store: store, redis: store, held: standby.Len, healthy: store.Healthy, close: func() {

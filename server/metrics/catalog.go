@@ -27,6 +27,7 @@ const (
 	counters
 	countersMax
 	turnedAway
+	sweepLock
 	denyCached
 	leases
 	leaseHits
@@ -76,8 +77,10 @@ var catalog = [catalogSize]Description{
 	counters:        {"weir_counters", "gauge", nil, "Counters held in this process: all of them with --store memory, else those that stand by for Redis."},
 	countersMax:     {"weir_counters_max", "gauge", nil, "How many of them there may be (--memory-max-counters)."},
 	turnedAway:      {"weir_counters_turned_away_total", "counter", nil, "Requests for which a new counter found no room in this process."},
-	denyCached:      {"weir_deny_cache_refusals", "gauge", nil, "Refusals that are remembered, some of which may have ended."},
-	leases:          {"weir_leases", "gauge", nil, "Counters of which this instance has hits in hand, by accuracy: {lease: N}."},
+	sweepLock: {"weir_sweep_lock_seconds", "gauge", nil,
+		"Longest time for which a sweep of the counters in this process has kept requests for some of them waiting, in the last one or two minutes. Waits for a processor are in it."},
+	denyCached: {"weir_deny_cache_refusals", "gauge", nil, "Refusals that are remembered, some of which may have ended."},
+	leases:     {"weir_leases", "gauge", nil, "Counters of which this instance has hits in hand, by accuracy: {lease: N}."},
 	leaseHits: {"weir_lease_hits_total", "counter", []string{"fate"},
 		"Hits of rules with a lease: taken from Redis in advance; of those, spent (decided without asking Redis), returned unused, or lost: unused when their window ended, or perhaps charged by a Redis that did not answer. What is taken and nothing else is in hand."},
 	leaseTakes: {"weir_lease_takes_total", "counter", []string{"result"},

@@ -132,6 +132,7 @@ func (s *scrape) storeState() {
 	s.gauge(breakerOpen, number(state.BreakerOpen))
 	s.gauge(counters, float64(state.Counters))
 	s.gauge(countersMax, float64(state.MaxCounters))
+	s.gauge(sweepLock, state.SweepLock.Seconds())
 	s.gauge(denyCached, float64(state.DenyCached))
 	l := &state.Leases
 	s.gauge(leases, float64(l.Held))

@@ -206,8 +206,9 @@ func (m *Metrics) askQueues(ctx context.Context) {
 // StoreState is what the store says of itself.
 type StoreState struct {
 	Up, BreakerOpen       bool
-	Counters, MaxCounters int // in this process
-	DenyCached            int // refusals that are remembered
+	Counters, MaxCounters int           // in this process
+	SweepLock             time.Duration // the longest that a sweep of them has lately held a lock
+	DenyCached            int           // refusals that are remembered
 	Leases                LeaseState
 }
 

@@ -252,7 +252,7 @@ func TestTheStoreAndTheCertificateAreAskedByEachScrape(t *testing.T) {
 	if got := m.series("weir_store_up", "weir_tls"); len(got) != 0 {
 		t.Errorf("told while there is neither: %v", got)
 	}
-	state := StoreState{Up: true, Counters: 5, MaxCounters: 10, DenyCached: 2}
+	state := StoreState{Up: true, Counters: 5, MaxCounters: 10, DenyCached: 2, SweepLock: 250 * time.Microsecond}
 	m.WatchStore(func() StoreState { return state })
 	m.WatchCertificate(func() time.Time { return time.Unix(1234, 5e8) })
 	m.want("weir_store_up", " 1")
@@ -260,6 +260,7 @@ func TestTheStoreAndTheCertificateAreAskedByEachScrape(t *testing.T) {
 	m.want("weir_store_up")
 	m.want("weir_store_breaker_open", " 1")
 	m.want("weir_deny_cache_refusals", " 2")
+	m.want("weir_sweep_lock_seconds", " 0.00025")
 	state.Leases = LeaseState{Held: 3, Taken: 9, Spent: 4, Returned: 2, Lost: 1, Takes: 5, TakesRefused: 6, TakesFailed: 7}
 	m.want("weir_leases", " 3")
 	m.want("weir_lease_hits_total", `{fate="taken"} 9`, `{fate="spent"} 4`, `{fate="returned"} 2`, `{fate="lost"} 1`)
