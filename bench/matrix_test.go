@@ -94,6 +94,9 @@ func TestAProfileIsOfWeirUnderLoad(t *testing.T) {
 			t.Errorf("%s is not in the profile", want)
 		}
 	}
+	if strings.Contains(string(top), string(filepath.Separator)+"weir\n") {
+		t.Errorf("the profile has the program's path in it: %.200s", top)
+	}
 }
 
 // What was started ends when the run is interrupted, and the run says so.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"flag"
@@ -11,6 +12,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/google/pprof/profile"
 
 	"weir/bench/load"
 	"weir/bench/proc"
@@ -82,7 +85,7 @@ func runProfile(ctx context.Context, args []string, _, stderr io.Writer) (err er
 		}
 		parts = append(parts, part)
 	}
-	return merge(ctx, parts, p.out)
+	return merge(parts, p.out)
 }
 
 // profile writes the server's CPU profile under a load.
@@ -125,11 +128,30 @@ func download(ctx context.Context, url, path string) (err error) {
 	return nil
 }
 
-// merge puts profiles together.
-func merge(ctx context.Context, parts []string, out string) error {
-	cmd := proc.Command(ctx, "go", append([]string{"tool", "pprof", "-proto", "-output", out}, parts...)...)
-	if said, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("go tool pprof -proto: %w\n%s", err, said)
+// merge puts profiles together, without the path of the program that was looked at.
+func merge(parts []string, out string) error {
+	var profiles []*profile.Profile
+	for _, part := range parts {
+		data, err := os.ReadFile(part)
+		if err != nil {
+			return fmt.Errorf("merge profiles: %w", err)
+		}
+		p, err := profile.ParseData(data)
+		if err != nil {
+			return fmt.Errorf("merge profiles: %s: %w", part, err)
+		}
+		profiles = append(profiles, p)
 	}
-	return nil
+	all, err := profile.Merge(profiles)
+	if err != nil {
+		return fmt.Errorf("merge profiles: %w", err)
+	}
+	for _, m := range all.Mapping {
+		m.File = filepath.Base(m.File)
+	}
+	var b bytes.Buffer
+	if err := all.Write(&b); err != nil {
+		return fmt.Errorf("write the profile: %w", err)
+	}
+	return os.WriteFile(out, b.Bytes(), 0o644) //nolint:gosec // for all to read
 }

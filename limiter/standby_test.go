@@ -44,6 +44,32 @@ func TestStandbyBeginsFromWhatItLastSaw(t *testing.T) {
 	}
 }
 
+// What it is told of a large limit with much left it may miss some of, of one with
+// little left nothing.
+func TestStandbyIsNearWhatItLastSawOfALargeLimit(t *testing.T) {
+	l := Limit{Requests: 4096, Window: Window{Length: time.Hour}}
+	s, h := away(t, l, 0)
+	now := time.Unix(1_800_000_000, 0)
+	tell := func(from, to uint64) {
+		for used := from; used <= to; used++ {
+			s.Learn([]Hit{h}, []Decision{{Allowed: true, Remaining: l.Requests - used}}, now)
+		}
+	}
+	look := h
+	look.Cost = 0
+	for used := uint64(400); used <= l.Requests-l.Requests/8; used += 400 {
+		tell(used-399, used)
+		// More than 200 are missed once in 400,000,000,000 times.
+		if left := decideAway(t, s, look)[0].Remaining; left < l.Requests-used || left > l.Requests-used+200 {
+			t.Errorf("%d left after %d were used, want about %d", left, used, l.Requests-used)
+		}
+	}
+	tell(l.Requests-10, l.Requests-7)
+	if left := decideAway(t, s, look)[0].Remaining; left != 7 {
+		t.Errorf("%d left where it was told 7", left)
+	}
+}
+
 func TestStandbyAnswersByPolicy(t *testing.T) {
 	l := Limit{Requests: 5, Window: Window{Length: time.Hour}}
 	s, h := away(t, l, 5)

@@ -42,6 +42,13 @@ type GRPC struct {
 // 4 MiB, as grpc has it.
 const maxHeaderList = 64 << 10
 
+// How many bytes a client may send before some of them are read: the least that grpc
+// takes, and on a connection enough that grpc seldom has to allow more.
+const (
+	streamWindow     = 64 << 10
+	connectionWindow = 1 << 20
+)
+
 // maxStreams is how many calls one connection may have under way: no more can be
 // decided or held at once anyhow.
 func (s *Service) maxStreams() uint32 {
@@ -63,6 +70,9 @@ func NewGRPC(s *Service, opts GRPCOptions) *GRPC {
 		grpc.ForceServerCodecV2(newCodec(s.calls)),
 		grpc.NumStreamWorkers(uint32(32 * runtime.GOMAXPROCS(0))),
 		grpc.MaxConcurrentStreams(s.maxStreams()),
+		// Of fixed size: finding out the best takes a ping and its answer each round trip.
+		grpc.StaticStreamWindowSize(streamWindow),
+		grpc.StaticConnWindowSize(connectionWindow),
 		grpc.MaxHeaderListSize(maxHeaderList),
 		grpc.ConnectionTimeout(5 * time.Second), // for who connects and says nothing, with TLS or without: a stop waits for it
 		grpc.ChainUnaryInterceptor(s.recoverUnary, opts.Access.unary),

@@ -319,6 +319,9 @@ func tune(o *redis.Options, timeout time.Duration) {
 	o.DialerRetries = 1
 	o.DisableIdentity = true
 	o.ContextTimeoutEnabled = false
+	if o.Protocol == 0 {
+		o.Protocol = 2 // in the third the client looks for pushed messages before each answer, and we use none
+	}
 }
 
 // sentinelPassword is one in a query.
