@@ -15,8 +15,8 @@
 --   reset; and the delay of a pass, or the time after which a refused hit passes.
 --   Times are in the unit of the limit's window. A refusal without the fourth:
 --   waiting cannot help. Plus 4 if the request is to wait in the hit's queue.
---   Or two numbers, used and the time until reset: the one hit passes, and nothing
---   was dropped or healed.
+--   Or one to three numbers, used, the time until reset and Redis's clock: the one
+--   hit passes, and nothing was dropped or healed.
 local dropped, healed, outside, foreign = 0, 0, false, false
 local turn -- only buckets have one
 local micros, slack = ARGV[2] and tonumber(ARGV[2]), 0

@@ -35,6 +35,9 @@ var fixedLua string
 //go:embed multi_fast.lua
 var multiFastLua string
 
+//go:embed fixed_expected.lua
+var fixedExpectedLua string
+
 //go:embed fixed_fast.lua
 var fixedFastLua string
 
@@ -89,13 +92,14 @@ func newScripts() *scripts {
 		queueing:                     bucketHot + queueLua,
 	}
 	fast := [algorithms]string{limiter.FixedWindow: fixedFastLua, limiter.TokenBucket: bucketFastLua}
+	first := [algorithms]string{limiter.FixedWindow: fixedExpectedLua}
 	field := regexp.MustCompile(`\bp\.`) // a hit is a table in multi.lua, in single.lua it is local variables
 	var s scripts
 	all := "local function read(at)\n" + readLua + hitTable + "end\nlocal algorithms = {}\n"
 	for a, part := range parts {
 		hot, rare, _ := strings.Cut(part, rareMark)
 		one := hot + strings.Replace(singleLua, rareHereMark, rare, 1)
-		s.single[a] = newScript(preludeLua + fast[a] + "local at = 1\n" + readLua + field.ReplaceAllString(one, ""))
+		s.single[a] = newScript(first[a] + preludeLua + fast[a] + "local at = 1\n" + readLua + field.ReplaceAllString(one, ""))
 		all += fmt.Sprintf(`algorithms[%d] = function()
 %s
 return {load = load, look = look, charge = charge, save = save, made = false, rare = function()
@@ -216,19 +220,29 @@ func appendInt(b []byte, n uint64, bytes int) []byte {
 type answer struct {
 	decisions       []limiter.Decision
 	dropped, healed int64
+	clock           int64   // Redis's, in µs since 1970; 0: not told
 	outside         bool    // no calendar window that was sent has Redis's time in it: nothing was charged
 	receipts        []int64 // modePart: of each hit that was charged, else -1
 }
 
 var errReply = errors.New("a script's answer has another shape than its hits; does another version of Weir share this Redis under this key prefix?")
 
-// decode reads a script's reply, as prelude.lua says.
-func decode(reply []int64, hits []limiter.Hit, receipts bool) (a answer, err error) {
+// decode reads a script's reply, as prelude.lua says. Where it leaves out when the
+// window ends, that is the expected one.
+func decode(reply []int64, hits []limiter.Hit, receipts bool, expected window) (a answer, err error) {
 	if len(reply) == 1 && reply[0] == -1 {
 		return answer{outside: true}, nil
 	}
-	if len(reply) == 2 && len(hits) == 1 {
-		reply = []int64{0, 0, 1, reply[0], reply[1]}
+	if len(hits) == 1 {
+		switch len(reply) {
+		case 1:
+			reply = []int64{0, 0, 1, reply[0], expected.left}
+		case 2:
+			reply = []int64{0, 0, 1, reply[0], reply[1]}
+		case 3:
+			a.clock = reply[2]
+			reply = []int64{0, 0, 1, reply[0], reply[1]}
+		}
 	}
 	if len(reply) < 2 {
 		return a, errReply

@@ -57,6 +57,7 @@ type Store struct {
 	pipe    *pipe
 	cluster bool
 	scripts *scripts
+	clock   clock
 	breaker *breaker
 	denied  *denyCache
 	buffers sync.Pool // of *request
@@ -262,14 +263,21 @@ func (s *Store) ask(ctx context.Context, r *request, hits []limiter.Hit, now tim
 func (s *Store) run(ctx context.Context, script *script, mode byte, r *request, hits []limiter.Hit, now time.Time) (answer, error) {
 	c := call{script: script, keys: r.keys(s.opts.KeyPrefix, hits), now: now}
 	for range 2 {
-		c.args = s.arguments(script, mode, r, hits, c.now)
+		var expected window
+		if script == &s.scripts.single[limiter.FixedWindow] {
+			expected = s.expected(&hits[0], c.now)
+		}
+		c.args = s.arguments(script, mode, r, hits, expected, c.now)
 		reply, err := s.pipe.eval(ctx, &c)
 		if err != nil {
 			return answer{}, err
 		}
-		a, err := decode(reply, hits, mode == modePart)
+		a, err := decode(reply, hits, mode == modePart, expected)
 		if err != nil {
 			return answer{}, err
+		}
+		if a.clock > 0 {
+			s.clock.read(a.clock, c.now, time.Now())
 		}
 		if !a.outside {
 			s.report(a.dropped, a.healed)
@@ -294,7 +302,7 @@ func (s *Store) report(dropped, healed int64) {
 	}
 }
 
-func (s *Store) arguments(script *script, mode byte, r *request, hits []limiter.Hit, now time.Time) []any {
+func (s *Store) arguments(script *script, mode byte, r *request, hits []limiter.Hit, expected window, now time.Time) []any {
 	if s.opts.Now != nil {
 		now = s.opts.Now()
 	}
@@ -307,7 +315,13 @@ func (s *Store) arguments(script *script, mode byte, r *request, hits []limiter.
 		if hits[i].Overflow != nil && script != &s.scripts.giveBack {
 			queue = r.queues[r.index[i]]
 		}
-		record = appendHit(record, &hits[i], r.index[i]+1, queue, now)
+		h := &hits[i]
+		if script == &s.scripts.single[limiter.FixedWindow] {
+			expecting := *h
+			expecting.MaxDelay = h.Limit.Duration(expected.tag) // the script's patience, in units
+			h = &expecting
+		}
+		record = appendHit(record, h, r.index[i]+1, queue, now)
 	}
 	if s.opts.Now != nil {
 		return []any{record, now.UnixMicro()}
