@@ -195,9 +195,10 @@ func TestServesInTheRateLimitDeploymentOfEnvoyGateway(t *testing.T) {
 	r := g.start(t, redis.Addr)
 	g.answered(t, "1", "")
 
-	if code, body := fetch(t, r.http+"/healthcheck"); code != 200 || body != "OK" {
-		t.Errorf("/healthcheck: %d %s", code, body)
-	}
+	eventually(t, "/healthcheck is 200", func() bool { // rules are acknowledged a moment before it serves
+		code, body := fetch(t, r.http+"/healthcheck")
+		return code == 200 && body == "OK"
+	})
 	if _, err := r.health.Check(t.Context(), &healthpb.HealthCheckRequest{Service: "ratelimit"}); err != nil {
 		t.Errorf("health over gRPC: %v", err)
 	}
