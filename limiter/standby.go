@@ -3,7 +3,6 @@ package limiter
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"time"
 )
 
@@ -85,30 +84,16 @@ func (h Hit) byPolicy(i int) Hit {
 }
 
 // Learn takes over what the store said of the hits' counters. How their use is
-// spread over time is not known, and taken as all of it at now. Of a counter with
-// much left, only one answer in some is taken over: see learnOneIn.
+// spread over time is not known, and taken as all of it at now.
 func (s *Standby) Learn(hits []Hit, decisions []Decision, now time.Time) {
 	for i := range hits {
 		h := &hits[i]
 		if h.OnFailure != FailLocal || h.Limit.Requests == 0 {
 			continue
 		}
-		capacity := uint64(h.Limit.capacity())
-		remaining := min(decisions[i].Remaining, capacity)
-		if muchLeft(h, remaining, capacity) && rand.N(learnOneIn) > 0 {
-			continue
-		}
-		s.memory.put(h, int64(capacity-remaining), now)
+		used := h.Limit.capacity() - int64(min(decisions[i].Remaining, uint64(h.Limit.capacity())))
+		s.memory.put(h, used, now)
 	}
-}
-
-// learnOneIn is how rarely the standby learns of a counter with much left: each time
-// costs as much as deciding in memory, and here it is off by a hundredth at most of
-// what the counter holds, seldom by more.
-const learnOneIn = 8
-
-func muchLeft(h *Hit, remaining, capacity uint64) bool {
-	return h.Cost <= capacity/1024 && remaining > capacity/8
 }
 
 // put makes used what a counter holds. One that finds no room is left out.

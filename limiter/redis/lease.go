@@ -159,7 +159,7 @@ func (t *leaseTable) spend(h *limiter.Hit, k keyHash, now instant, lend bool) (d
 		l.grown = now.mono
 		ask = l.take(now)
 	}
-	d.Allowed, d.Remaining, d.ResetAfter = true, l.remaining+l.left, l.end.mono-now.mono
+	d.Allowed, d.Remaining, d.ResetAfter = true, l.remains(), l.end.mono-now.mono
 	return d, loan{l, l.receipt}, ask
 }
 
@@ -182,8 +182,12 @@ func (t *leaseTable) settle(from loan, k keyHash, cost uint64, spent bool) (rema
 	default: // it was for a window that is over, or another limit
 		s.count.Lost += cost
 	}
-	return l.remaining + l.left
+	return l.remains()
 }
+
+// remains is what is left for this instance: never more than the limit, though a Redis
+// that forgot what was used may have that left beside what is in hand.
+func (l *lease) remains() uint64 { return min(l.remaining+l.left, l.limit.Requests) }
 
 // grow doubles how many are held.
 func (l *lease) grow() { l.size = min(2*l.size, l.limit.Lease) }

@@ -323,6 +323,31 @@ func TestAResetEndsTheLeaseOfItsInstance(t *testing.T) {
 	}
 }
 
+// A Redis that forgot what was used has the limit left, beside what is in hand.
+func TestALeaseTellsOfNoMoreThanTheLimit(t *testing.T) {
+	t.Parallel()
+	r := testenv.StartRedis(t, testenv.RedisOptions{})
+	s := open(t, r.Addr, Options{}, nil)
+	l := &leasing{Store: s, t: t, redis: r}
+	h, other := hit("k", leased(1000, 500), 1), hit("other", perYear(1000), 1)
+	l.lease(h)
+	for hand(s, h).left < 20 {
+		l.lease(h)
+		decide(t, s, h)
+	}
+	r.MustDo(t, "FLUSHALL")
+	before, _ := s.Leases()
+	await(t, "it has taken more of the forgetful Redis", func() bool {
+		for _, d := range [][]limiter.Decision{decide(t, s, h), decide(t, s, h, other)} {
+			if d[0].Remaining > 1000 {
+				t.Errorf("of a limit of 1000 remain %d", d[0].Remaining)
+			}
+		}
+		after, _ := s.Leases()
+		return after.Takes > before.Takes+1
+	})
+}
+
 // A hundred thousand keys that come once cost what they cost without leases.
 func TestColdKeysOfALeasedRuleCostNoMore(t *testing.T) {
 	t.Parallel()
