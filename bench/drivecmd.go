@@ -89,7 +89,7 @@ func parseDrive(args []string, stderr io.Writer) (*driveFlags, error) {
 
 func (d *driveFlags) validate() error {
 	if len(d.targets) == 0 {
-		return fmt.Errorf("%w: no -target", errUsage)
+		return fmt.Errorf("%w: no -target; give one at least, such as -target a=127.0.0.1:8081", errUsage)
 	}
 	if d.against == "" {
 		d.against = d.targets[0].name

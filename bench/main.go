@@ -51,6 +51,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		command = commands[args[0]]
 	}
 	if command == nil {
+		if len(args) > 0 {
+			fmt.Fprintf(stderr, "bench: there is no command %q\n", args[0])
+		}
 		fmt.Fprint(stderr, usage)
 		return 2
 	}

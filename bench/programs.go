@@ -27,7 +27,7 @@ const (
 
 // find finds the programs, and installs the peer if it must.
 func (p *Programs) find(ctx context.Context, noPeer bool, progress io.Writer) error {
-	for _, x := range []struct{ path, how string }{{p.Weir, "make build"}, {p.Redis, "install Redis, or name one by -redis"}, {p.Limitador, ""}, {p.Gubernator, ""}, {p.Envoyproxy, ""}} {
+	for _, x := range []struct{ path, how string }{{p.Weir, "make build"}, {p.Redis, "install Redis, or name one by -redis"}, {p.Limitador, "name one by -limitador"}, {p.Gubernator, "name one by -gubernator"}, {p.Envoyproxy, "leave -envoyproxy out, and it is installed"}} {
 		if x.path == "" {
 			continue
 		}
