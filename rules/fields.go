@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"fmt"
 	"slices"
 
 	"go.yaml.in/yaml/v3"
@@ -55,13 +56,25 @@ func (r *reader) mapping(n *yaml.Node, what string, known []string) *fields {
 	}
 	for _, f := range r.pairs(n, 0) {
 		if known != nil && !slices.Contains(known, f.name) {
-			r.fault(f.key, "unknown field %s%s", brief(f.name), suggestion(f.name, known))
+			r.fault(f.key, "unknown field %s%s", brief(f.name), misplaced(f.name, what, known))
 			fs.partial = true
 			continue
 		}
 		fs.list = append(fs.list, f)
 	}
 	return fs
+}
+
+// misplaced tells where a field belongs that is not known in what, or which one may be
+// meant.
+func misplaced(name, what string, known []string) string {
+	switch {
+	case name == "lease":
+		return "; leases are a rule's accuracy: {lease: N}"
+	case slices.Contains(commonFields, name):
+		return fmt.Sprintf("; it belongs to the rule itself, not to %s", what)
+	}
+	return suggestion(name, known)
 }
 
 // pairs reads a mapping with its merges (<<). A name stated here wins over a

@@ -17,7 +17,7 @@ func (r *reader) accuracy(d *ruleDraft, f field) {
 	switch {
 	case ok:
 		d.accuracyAt = placeOf(lease.value)
-		d.lease, ok = r.whole(lease, limiter.MaxRequests)
+		d.lease, ok = r.wholeFrom(lease, smallestLease, limiter.MaxRequests)
 		if ok && d.lease < smallestLease {
 			r.fault(lease.value, "lease is %d at least, the number of hits that an instance takes at once; to have Redis asked for each hit leave accuracy out", smallestLease)
 		}

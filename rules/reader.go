@@ -175,7 +175,10 @@ func (r *reader) text(f field) (string, bool) {
 }
 
 // whole returns a whole number from 0 to most.
-func (r *reader) whole(f field, most uint64) (uint64, bool) {
+func (r *reader) whole(f field, most uint64) (uint64, bool) { return r.wholeFrom(f, 0, most) }
+
+// wholeFrom is whole, for numbers of which the caller takes none below the least.
+func (r *reader) wholeFrom(f field, least, most uint64) (uint64, bool) {
 	var number uint64
 	if f.value.Kind == yaml.ScalarNode && f.value.ShortTag() == "!!int" && f.value.Decode(&number) == nil && number <= most {
 		if digits := f.value.Value; len(digits) > 1 && digits[0] == '0' && digits[1] >= '0' && digits[1] <= '9' {
@@ -187,7 +190,7 @@ func (r *reader) whole(f field, most uint64) (uint64, bool) {
 	if f.value.Kind == yaml.ScalarNode && f.value.Style&(yaml.SingleQuotedStyle|yaml.DoubleQuotedStyle) != 0 {
 		quoted = " in quotes"
 	}
-	r.fault(f.value, "%s is a whole number from 0 to %d, not %s%s", f.name, most, kindOf(f.value), quoted)
+	r.fault(f.value, "%s is a whole number from %d to %d, not %s%s", f.name, least, most, kindOf(f.value), quoted)
 	return 0, false
 }
 

@@ -92,6 +92,7 @@ type lease struct {
 	end       instant       // of that window, or a little before
 	remaining uint64        // in Redis, as it said last
 	told      time.Time     // when it answered the last take
+	heard     bool          // since the take under way began it has answered others
 
 	active  time.Duration // when there was a hit last, about
 	grown   time.Duration // when size grew last, or was used up
@@ -206,7 +207,7 @@ func (l *lease) take(now instant) uint64 {
 	if n < 2 {
 		return 0
 	}
-	l.asked = n
+	l.asked, l.heard = n, false
 	return n
 }
 
@@ -243,6 +244,7 @@ func (t *leaseTable) decided(h *limiter.Hit, d *limiter.Decision, k keyHash, at 
 		l.grow()
 	}
 	l.remaining, l.active, l.grown = l.newer(d.Remaining, asked), max(l.active, at.mono), max(l.grown, at.mono)
+	l.heard = true
 	if n := l.take(at); n > 0 {
 		take = errand{counter: k, lease: l, limit: l.limit, hits: n}
 	}
@@ -332,7 +334,11 @@ func (t *leaseTable) taken(e errand, g granted, now instant) (back errand) {
 		l.checked, l.hits, l.seen = now.mono, 0, 0
 	}
 	l.left += e.hits
-	l.full, l.receipt, l.remaining, l.told = l.left, g.receipt, g.decision.Remaining, time.Now()
+	remaining := g.decision.Remaining
+	if l.heard { // which of the two Redis said later is not known
+		remaining = min(remaining, l.remaining)
+	}
+	l.full, l.receipt, l.remaining, l.told = l.left, g.receipt, remaining, time.Now()
 	// Redis said so at some moment since it was asked, and its times are cut to units.
 	l.end = g.asked.add(g.decision.ResetAfter - l.limit.Numbers().Unit)
 	return errand{}

@@ -218,3 +218,18 @@ func TestTheTableOfLeasesIsBounded(t *testing.T) {
 		}
 	}
 }
+
+// A take's answer may be heard after one that Redis gave later.
+func TestATakeDoesNotMakeMoreOfWhatWasUsedMeanwhile(t *testing.T) {
+	t.Parallel()
+	table := newLeaseTable()
+	h := hit("", leased(1000, 8), 1)
+	k := hashKey(limiter.Key("k"))
+	take := grow(t, table, &h, k, 990, at(0))
+	asked := time.Now()
+	table.decided(&h, &limiter.Decision{Allowed: true, Remaining: 979}, k, at(0), asked) // of 990, the take had its hits, and three others theirs
+	table.taken(take, granted{decision: limiter.Decision{Allowed: true, Remaining: 982, ResetAfter: time.Hour}, asked: at(0)}, at(0))
+	if d, _, _ := table.spend(&h, k, at(0), false); d.Remaining > 979+take.hits-1 {
+		t.Errorf("%d remain, want %d at most", d.Remaining, 979+take.hits-1)
+	}
+}
