@@ -127,7 +127,7 @@ func TestAConsulThatHangsIsAnErrorSoonAfterTheWait(t *testing.T) {
 		t.Errorf("of who has left: %v", err)
 	}
 	signal(t, c, syscall.SIGCONT)
-	if got := list(t, s, kv.Query{Prefix: "a/"}); values(got) != "kept" {
+	if got := list(t, s, kv.Query{Prefix: "a/"}); !strings.HasPrefix(values(got), "kept") { // what was not answered may be written now
 		t.Errorf("after it goes on: %+v", got)
 	}
 }

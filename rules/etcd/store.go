@@ -53,6 +53,9 @@ func (s *Store) List(ctx context.Context, q kv.Query) (kv.Listing, error) {
 	var unwatched error
 	if q.Since > 0 && q.Wait > 0 {
 		changed, unwatched = await(ctx, client, q)
+		if client, err = s.connect(ctx); err != nil { // it was closed meanwhile
+			return kv.Listing{}, s.failed(ctx, doing, right, begun, err)
+		}
 	}
 	answer, err := get(ctx, client, q.Prefix, q.Stale)
 	if err == nil && answer.Header.Revision < changed {
