@@ -10,7 +10,8 @@ import (
 // clock is Redis's clock as this instance knows it. Scripts for a fixed window are
 // told which window is expected, and then need not ask for the time (see
 // fixed_expected.lua). Nothing is counted by it: a wrong one makes scripts look at
-// Redis's own, and the reset times of passes wrong for a second.
+// Redis's own, and the reset times of passes wrong for a second. Of a cluster it is
+// that of the master which told it last; the others' are as near as their hosts' are.
 type clock struct {
 	last atomic.Pointer[reading]
 }
