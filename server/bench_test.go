@@ -1,6 +1,7 @@
 package server
 
 import (
+	"math"
 	"testing"
 
 	"google.golang.org/grpc/mem"
@@ -83,35 +84,38 @@ func BenchmarkEncode(b *testing.B) {
 }
 
 // The path of every request must not come to allocate more unseen; metrics add
-// nothing to it.
+// nothing to it. Counted is the least of many requests: the race detector makes
+// pools forget at random.
 func TestARequestAllocatesLittle(t *testing.T) {
-	without := 0.0
-	for _, with := range []bool{false, true} {
-		for _, rule := range []string{`{match: {a: "*"}, limit: 1000000, window: 1h}`, `{match: {a: "*"}, limit: 1000000, window: 1h, value_to_metric: true}`} {
-			f := newFixture(t, setup{metrics: with, rules: "rules: [" + rule + "]"})
-			message, err := proto.Marshal(request("default", "a=1"))
+	for _, rule := range []string{`{match: {a: "*"}, limit: 1000000, window: 1h}`, `{match: {a: "*"}, limit: 1000000, window: 1h, value_to_metric: true}`} {
+		without, with := leastAllocations(t, rule, false), leastAllocations(t, rule, true)
+		if with > 8 || with > without {
+			t.Errorf("%s: a request takes %v allocations, without metrics %v", rule, with, without)
+		}
+	}
+}
+
+func leastAllocations(t *testing.T, rule string, metrics bool) float64 {
+	f := newFixture(t, setup{metrics: metrics, rules: "rules: [" + rule + "]"})
+	message, err := proto.Marshal(request("default", "a=1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	codec := newCodec(f.calls)
+	least := math.Inf(1)
+	for range 300 {
+		least = min(least, testing.AllocsPerRun(1, func() {
+			answer, err := f.shouldRateLimit(nil, t.Context(), func(v any) error {
+				return codec.Unmarshal(mem.BufferSlice{mem.SliceBuffer(message)}, v)
+			}, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
-			codec := newCodec(f.calls)
-			allocations := testing.AllocsPerRun(200, func() {
-				answer, err := f.shouldRateLimit(nil, t.Context(), func(v any) error {
-					return codec.Unmarshal(mem.BufferSlice{mem.SliceBuffer(message)}, v)
-				}, nil)
-				if err != nil {
-					t.Fatal(err)
-				}
-				if _, err := codec.Marshal(answer); err != nil {
-					t.Fatal(err)
-				}
-			})
-			t.Logf("metrics %t, %s: %v allocations", with, rule, allocations)
-			if !with {
-				without = allocations
+			if _, err := codec.Marshal(answer); err != nil {
+				t.Fatal(err)
 			}
-			if allocations > 15 || allocations > without+1 { // one more is the race detector's, which makes pools forget
-				t.Errorf("a request takes %v allocations, without metrics %v", allocations, without)
-			}
-		}
+		}))
 	}
+	t.Logf("metrics %t, %s: %v allocations", metrics, rule, least)
+	return least
 }
