@@ -96,6 +96,18 @@ func (s *Standby) Learn(hits []Hit, decisions []Decision, now time.Time) {
 	}
 }
 
+// Left is what Learn last saw left of a fixed window's counter, if it saw any use in
+// the window of that time.
+func (s *Standby) Left(h *Hit, now time.Time) (left uint64, known bool) {
+	l := &h.Limit
+	start, _, _ := l.Window.bounds(l.ticks(now))
+	state, held := s.memory.state(h.Key)
+	if !held || state.Time != start {
+		return 0, false
+	}
+	return l.Requests - min(l.Requests, uint64(state.Used)), true
+}
+
 // put makes used what a counter holds. One that finds no room is left out.
 func (m *Memory) put(h *Hit, used int64, now time.Time) {
 	l := &h.Limit
@@ -120,6 +132,15 @@ func (m *Memory) put(h *Hit, used int64, now time.Time) {
 	if l.Algorithm == SlidingWindowLog {
 		s.logs[d] = append(s.logs[d][:0], LogEntry{t, used})
 	}
+}
+
+// state is what a counter holds now, if it is held.
+func (m *Memory) state(k Key) (state State, held bool) {
+	d := m.digest(k)
+	s := &m.shards[d.shard()]
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.state(d)
 }
 
 // holding is an empty state with so much used now.

@@ -109,3 +109,31 @@ func TestStandbyKeepsNoMoreCountersThanItMay(t *testing.T) {
 		t.Errorf("%d counters after a look at a fresh one, want 1", n)
 	}
 }
+
+func TestStandbyTellsWhatItSawLeftInThisWindow(t *testing.T) {
+	l := Limit{Requests: 10, Window: Window{Length: time.Hour}}
+	s, h := away(t, l, 4)
+	now := time.Unix(1_800_000_000, 0)
+	start := now.Truncate(time.Hour)
+	other := h
+	other.Key = Key("another")
+	lowered := h
+	lowered.Limit.Requests = 3
+	for remark, c := range map[string]struct {
+		hit   Hit
+		at    time.Time
+		left  uint64
+		known bool
+	}{
+		"4 of 10 were used":                 {h, now, 6, true},
+		"as long as the window":             {h, start.Add(time.Hour - 1), 6, true},
+		"the limit was lowered meanwhile":   {lowered, now, 0, true},
+		"the next window":                   {h, start.Add(time.Hour), 0, false},
+		"the window before":                 {h, start.Add(-1), 0, false},
+		"a counter that it was not told of": {other, now, 0, false},
+	} {
+		if left, known := s.Left(&c.hit, c.at); left != c.left || known != c.known {
+			t.Errorf("%s: %d left, known %t; want %d, %t", remark, left, known, c.left, c.known)
+		}
+	}
+}

@@ -68,5 +68,9 @@ func (s *Store) expected(h *limiter.Hit, now time.Time) (w window) {
 	return window{tag: at/n.Window%windowTags + 1, left: left}
 }
 
-// windowTags is how many windows' tags differ (TAGS in fixed.lua).
-const windowTags = 1 << 19
+// A counter of a fixed window is its window's tag times windowCounts, and what it
+// counts; windowTags differ (SHIFT and TAGS in fixed.lua).
+const (
+	windowCounts = 1 << 33
+	windowTags   = 1 << 19
+)

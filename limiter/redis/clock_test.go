@@ -47,6 +47,7 @@ func TestAWrongIdeaOfTheClockCountsNothingWrong(t *testing.T) {
 	} {
 		t.Run(remark, func(t *testing.T) {
 			s := open(t, r.Addr, Options{Timeout: time.Second, KeyPrefix: "weir:" + remark + ":"}, nil)
+			s.spare = 0
 			exact := open(t, r.Addr, Options{Timeout: time.Second, KeyPrefix: "weir:" + remark + ":"}, nil)
 			l := limiter.Limit{Requests: 5, Window: limiter.Window{Length: w}}
 			for i := range 7 {

@@ -78,20 +78,37 @@ func (p *pipe) evalOnce(ctx context.Context, name string, script any, c *call) (
 	words = append(words, c.args...)
 	cmd := once{redis.NewIntSliceCmd(ctx, words...)}
 	cmd.SetFirstKeyPos(3)
-	waiting := p.patience(ctx, c.now)
-	err := p.batches.Submit(ctx, cmd).WaitContext(waiting)
-	if err != nil {
+	if err := p.batches.Submit(ctx, cmd).WaitContext(p.patience(ctx, c.now)); err != nil {
 		return nil, err
 	}
 	return cmd.Val(), nil
 }
 
-// once is a command that may have been run when its answer is lost. The client of
-// a cluster would send it again, whatever its MaxRetries.
-type once struct{ *redis.IntSliceCmd }
+// increment adds 1 to a number, and returns the sum.
+func (p *pipe) increment(ctx context.Context, key string, now time.Time) (int64, error) {
+	if err := ctx.Err(); err != nil {
+		return 0, err
+	}
+	cmd := onceInt{redis.NewIntCmd(ctx, "incrby", key, "1")}
+	cmd.SetFirstKeyPos(1)
+	if err := p.batches.Submit(ctx, cmd).WaitContext(p.patience(ctx, now)); err != nil {
+		return 0, err
+	}
+	return cmd.Val(), nil
+}
+
+// once and onceInt are commands that may have been run when their answer is lost.
+// The client of a cluster would send them again, whatever its MaxRetries.
+type (
+	once    struct{ *redis.IntSliceCmd }
+	onceInt struct{ *redis.IntCmd }
+)
 
 // NoRetry implements redis.Cmder.
 func (once) NoRetry() bool { return true }
+
+// NoRetry implements redis.Cmder.
+func (onceInt) NoRetry() bool { return true }
 
 // patience is the context that ends a wait: the caller's, if its deadline comes
 // before the store's timeout, else an alarm. A caller that leaves earlier is

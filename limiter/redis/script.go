@@ -38,6 +38,12 @@ var multiFastLua string
 //go:embed fixed_expected.lua
 var fixedExpectedLua string
 
+//go:embed fixed_back.lua
+var fixedBackLua string
+
+//go:embed loose.lua
+var looseLua string
+
 //go:embed fixed_fast.lua
 var fixedFastLua string
 
@@ -76,9 +82,11 @@ const (
 // scripts are the ones of a store: a request with one hit runs the script of its
 // algorithm, which creates no more functions than it needs; others run multi.
 type scripts struct {
-	single   [algorithms]script
-	multi    script
-	giveBack script // on a cluster
+	single    [algorithms]script
+	fixedBack script // where a plain command has counted the hit
+	multi     script
+	giveBack  script // on a cluster
+	loose     script
 }
 
 func newScripts() *scripts {
@@ -99,7 +107,11 @@ func newScripts() *scripts {
 	for a, part := range parts {
 		hot, rare, _ := strings.Cut(part, rareMark)
 		one := hot + strings.Replace(singleLua, rareHereMark, rare, 1)
-		s.single[a] = newScript(first[a] + preludeLua + fast[a] + "local at = 1\n" + readLua + field.ReplaceAllString(one, ""))
+		rest := preludeLua + fast[a] + "local at = 1\n" + readLua + field.ReplaceAllString(one, "")
+		s.single[a] = newScript(first[a] + rest)
+		if a == int(limiter.FixedWindow) {
+			s.fixedBack = newScript(fixedBackLua + rest)
+		}
 		all += fmt.Sprintf(`algorithms[%d] = function()
 %s
 return {load = load, look = look, charge = charge, save = save, made = false, rare = function()
@@ -111,6 +123,7 @@ end
 	}
 	s.multi = newScript(preludeLua + strings.Replace(multiFastLua, readHereMark, readLua, 1) + all + multiLua)
 	s.giveBack = newScript(preludeLua + all + giveBackLua)
+	s.loose = newScript(looseLua)
 	return &s
 }
 
@@ -132,7 +145,9 @@ const (
 	readHereMark = "--- read.lua stands here\n"
 )
 
-func (s *scripts) all() []script { return append(s.single[:], s.multi, s.giveBack) }
+func (s *scripts) all() []script {
+	return append(s.single[:], s.fixedBack, s.multi, s.giveBack, s.loose)
+}
 
 // Modes of multi.lua.
 const (

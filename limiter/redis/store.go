@@ -63,6 +63,8 @@ type Store struct {
 	buffers sync.Pool // of *request
 	leases  *leaseTable
 	errands errands // of the leases
+	spare   uint64  // plainSpare
+	loose   loose
 	opened  time.Time
 	stop    context.CancelFunc
 	stopped sync.WaitGroup
@@ -94,7 +96,7 @@ func Open(ctx context.Context, opts Options) (*Store, error) {
 		return nil, errors.Join(err, client.Close())
 	}
 	running, stop := context.WithCancel(context.Background())
-	s := &Store{opts: opts, log: opts.Logger, naming: NewNaming(opts.KeyPrefix, opts.KeySecret), pipe: p, scripts: newScripts(), denied: newDenyCache(opts.DenyCache), stop: stop}
+	s := &Store{opts: opts, log: opts.Logger, naming: NewNaming(opts.KeyPrefix, opts.KeySecret), pipe: p, scripts: newScripts(), denied: newDenyCache(opts.DenyCache), spare: plainSpare, stop: stop}
 	_, s.cluster = client.(*goredis.ClusterClient)
 	s.buffers.New = func() any { return new(request) }
 	s.leases, s.opened = newLeaseTable(), time.Now()
@@ -107,6 +109,7 @@ func Open(ctx context.Context, opts Options) (*Store, error) {
 	}
 	s.stopped.Go(func() { s.breaker.run(running) })
 	s.stopped.Go(func() { s.tendLeases(running) })
+	s.stopped.Go(func() { s.tendLoose(running) })
 	return s, nil
 }
 
@@ -250,9 +253,13 @@ func (s *Store) ask(ctx context.Context, r *request, hits []limiter.Hit, now tim
 	}
 	run := &s.scripts.multi
 	if len(hits) == 1 {
-		run = &s.scripts.single[hits[0].Limit.Algorithm]
-		if hits[0].Overflow != nil {
+		switch h := &hits[0]; {
+		case h.Limit.Algorithm == limiter.FixedWindow:
+			return s.askFixed(ctx, r, hits, now)
+		case h.Overflow != nil:
 			run = &s.scripts.single[queueing]
+		default:
+			run = &s.scripts.single[h.Limit.Algorithm]
 		}
 	}
 	a, err := s.run(ctx, run, mode, r, hits, now)
