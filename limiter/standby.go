@@ -83,12 +83,13 @@ func (h Hit) byPolicy(i int) Hit {
 	return h
 }
 
-// Learn takes over what the store said of the hits' counters. How their use is
-// spread over time is not known, and taken as all of it at now.
+// Learn takes over what the store said of the hits' counters, of those that it may
+// have to decide (FailLocal) or that Left may be asked for (FixedWindow). How their use
+// is spread over time is not known, and taken as all of it at now.
 func (s *Standby) Learn(hits []Hit, decisions []Decision, now time.Time) {
 	for i := range hits {
 		h := &hits[i]
-		if h.OnFailure != FailLocal || h.Limit.Requests == 0 {
+		if h.Limit.Requests == 0 || h.OnFailure != FailLocal && h.Limit.Algorithm != FixedWindow {
 			continue
 		}
 		used := h.Limit.capacity() - int64(min(decisions[i].Remaining, uint64(h.Limit.capacity())))

@@ -119,11 +119,15 @@ func (s *Store) deleteLoose(ctx context.Context) {
 	if s.breaker.isOpen() {
 		return
 	}
-	for name := range s.loose.take() {
-		_, err := s.pipe.eval(ctx, &call{script: &s.scripts.loose, keys: []string{name}, now: time.Now()})
-		if err != nil {
-			s.log.Debug("a counter without a time to live was not looked for", "err", err)
-			s.loose.add(name)
+	names := s.loose.take()
+	for name := range names {
+		if _, err := s.pipe.eval(ctx, &call{script: &s.scripts.loose, keys: []string{name}, now: time.Now()}); err != nil {
+			s.log.Debug("counters without a time to live are looked for later", "err", err)
+			break
 		}
+		delete(names, name)
+	}
+	for name := range names {
+		s.loose.add(name)
 	}
 }
