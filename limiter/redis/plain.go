@@ -10,11 +10,11 @@ import (
 	"weir/limiter"
 )
 
-// A hit on a fixed window that is likely to pass is counted by INCRBY alone, which
-// costs Redis a third of what the shortest script does. A counter there is one number
-// (see fixed.lua), and one that has the expected window's tag lives no longer than
-// that window: so the sum that INCRBY tells says by Redis's own clock whether the hit
-// passes. What turns out otherwise is taken back by fixed_back.lua, which decides it
+// A hit on a fixed window that is likely to pass is counted by INCRBY alone, for
+// less than half of what the shortest script takes Redis. A counter there is one
+// number (see fixed.lua), and one that has the expected window's tag lives no longer
+// than that window: so the sum that INCRBY tells says by Redis's own clock whether the
+// hit passes. What turns out otherwise is taken back by fixed_back.lua, which decides it
 // as ever in the same step.
 //
 // Until then a refused hit's 1 stands in a counter whose limit is used up, about as
