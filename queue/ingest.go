@@ -2,6 +2,7 @@ package queue
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/json"
 	"errors"
@@ -113,7 +114,8 @@ func (i *Ingest) direct(w http.ResponseWriter, r *http.Request, queue string) {
 		refuse(w, http.StatusForbidden, "this server has no --queue-secret: it takes only what a decision has sent here")
 		return
 	}
-	if subtle.ConstantTimeCompare([]byte(r.Header.Get(HeaderSecret)), []byte(i.opts.Direct)) != 1 {
+	shown, wanted := sha256.Sum256([]byte(r.Header.Get(HeaderSecret))), sha256.Sum256([]byte(i.opts.Direct)) // the time tells not even its length
+	if subtle.ConstantTimeCompare(shown[:], wanted[:]) != 1 {
 		refuse(w, http.StatusForbidden, HeaderSecret+" is not the secret of this server (--queue-secret)")
 		return
 	}

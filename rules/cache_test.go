@@ -148,3 +148,24 @@ func TestUnchangedFilesAreNotParsedAgain(t *testing.T) {
 		t.Errorf("%v", after)
 	}
 }
+
+// Who shares the machine sees no rules, and puts none into the cache.
+func TestTheCacheIsItsOwnersAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir := filepath.Join(t.TempDir(), "cache")
+		cachedRun(t, dir, "consul://x", script{versioned(snapshot("a", ruleA), "7")}, time.Minute)
+		err := filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
+			if err != nil {
+				return err
+			}
+			info, err := d.Info()
+			if err == nil && info.Mode().Perm()&0o077 != 0 {
+				t.Errorf("%s has the mode %v", path, info.Mode())
+			}
+			return err
+		})
+		if err != nil {
+			t.Error(err)
+		}
+	})
+}

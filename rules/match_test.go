@@ -171,3 +171,22 @@ func TestTheVersionIsOfTheContentAlone(t *testing.T) {
 		t.Error("version stays though the content changes")
 	}
 }
+
+// One that tries every way would not end in a lifetime.
+func TestAValueCostsARegularExpressionNoMoreThanItsLength(t *testing.T) {
+	doc, err := Parse("r.yaml", []byte(`rules: [{match: {path: "~(x+x+)+y"}, limit: 1, window: 1s}, {match: {path: "~(a|aa)+"}, limit: 1, window: 1s}]`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	set, err := Compile(doc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var plan Plan
+	for _, value := range []string{strings.Repeat("x", 100_000), strings.Repeat("a", 100_000) + "b"} {
+		set.Plan(&Request{Domain: DefaultDomain, Descriptors: []Descriptor{{Entries: []Entry{{Key: "path", Value: value}}}}}, &plan)
+		if len(plan.Hits) > 0 {
+			t.Errorf("%.3s… is taken for a match", value)
+		}
+	}
+}

@@ -33,7 +33,11 @@ type HTTPOptions struct {
 // NewHTTP serves /healthz, /readyz, /healthcheck, /rules, /metrics, /json, /v1 and
 // /debug/pprof; without a service, which is while it starts, all but /json and the
 // methods of /v1.
-func NewHTTP(s *Service, opts HTTPOptions) http.Handler {
+//
+// Who does not read its answer is cut off after a while: see cutOff.
+func NewHTTP(s *Service, opts HTTPOptions) http.Handler { return cutOff(newMux(s, opts)) }
+
+func newMux(s *Service, opts HTTPOptions) http.Handler {
 	mux := http.NewServeMux()
 	page := console.Handler()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "ok\n") })

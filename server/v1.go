@@ -191,9 +191,6 @@ func readQuery(raw string, route *route) (url.Values, error) {
 	return query, nil
 }
 
-// stalled is how long a watcher may take to read a message.
-const stalled = 10 * time.Second
-
 // watch streams statistics as the gateway would if it called another process: each
 // message is a line of JSON, {"result": …}, and an error that ends it {"error": …}.
 func (v *v1) watch(w http.ResponseWriter, r *http.Request, query url.Values) {

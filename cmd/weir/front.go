@@ -34,7 +34,7 @@ func (c *serveConfig) openFront(ctx context.Context, background *errgroup.Group,
 	if f.certs, err = c.tls.load(ctx, background, log); err != nil {
 		return nil, err
 	}
-	f.counting = c.metrics.open(ctx, background, live, f.certs, log)
+	f.counting = c.metrics.open(ctx, background, metrics.Options{Rules: live, ChargeEach: c.charge.value == "each", Logger: log}, f.certs)
 	listener, err := listen(ctx, c.httpAddr)
 	if err != nil {
 		return nil, fmt.Errorf("serving HTTP (--http-addr): %w", err)

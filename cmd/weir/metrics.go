@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"log/slog"
 	"math"
 	"net/http"
 
@@ -12,7 +11,6 @@ import (
 	"weir/limiter"
 	"weir/limiter/redis"
 	"weir/queue"
-	"weir/rules"
 	"weir/server"
 	"weir/server/metrics"
 )
@@ -62,11 +60,12 @@ func (e *compatEnv) metrics() {
 
 // open returns the metrics, which follow the rules until the context ends; nil: they
 // are off.
-func (m *metricsFlags) open(ctx context.Context, background *errgroup.Group, live *rules.Live, certs *server.Certificates, log *slog.Logger) *metrics.Metrics {
+func (m *metricsFlags) open(ctx context.Context, background *errgroup.Group, opts metrics.Options, certs *server.Certificates) *metrics.Metrics {
 	if m.on.value == "off" {
 		return nil
 	}
-	counting := metrics.New(metrics.Options{Rules: live, Version: versionText(), NearRatio: m.nearRatio, MaxValues: orNone(m.maxValues), Logger: log})
+	opts.Version, opts.NearRatio, opts.MaxValues = versionText(), m.nearRatio, orNone(m.maxValues)
+	counting := metrics.New(opts)
 	if certs != nil {
 		counting.WatchCertificate(certs.NotAfter)
 	}

@@ -60,6 +60,7 @@ func (m *metricsAddrFlags) serve(ctx context.Context, background *errgroup.Group
 		ReadTimeout:       10 * time.Second,
 		WriteTimeout:      time.Minute,
 		IdleTimeout:       time.Minute,
+		MaxHeaderBytes:    httpHeaders,
 		ErrorLog:          server.HTTPErrorLog(log),
 	}
 	background.Go(func() error {

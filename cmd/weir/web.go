@@ -23,6 +23,10 @@ type web struct {
 	server  *http.Server
 }
 
+// httpHeaders is what a request's line and headers may have, in bytes: what those of
+// gRPC may. (net/http takes 4 KiB more.)
+const httpHeaders = 64 << 10
+
 // newWeb speaks plain text without certificates.
 func newWeb(options server.HTTPOptions, certs *server.Certificates, log *slog.Logger, around func(http.Handler) http.Handler) *web {
 	w := &web{options: options, around: around}
@@ -32,6 +36,7 @@ func newWeb(options server.HTTPOptions, certs *server.Certificates, log *slog.Lo
 		ReadHeaderTimeout: 5 * time.Second,  // of the TLS handshake too
 		ReadTimeout:       10 * time.Second, // an answer may take longer: leaky buckets hold it
 		IdleTimeout:       time.Minute,
+		MaxHeaderBytes:    httpHeaders, // a slow answer is cut off by the handler
 		ErrorLog:          server.HTTPErrorLog(log),
 	}
 	if certs != nil {

@@ -34,7 +34,7 @@ type refusal struct {
 	until    time.Time
 }
 
-// maxRefusals bounds a shard: a full one forgets what has ended, or else all.
+// maxRefusals bounds a shard: a full one forgets what has ended, or all if that is little.
 const maxRefusals = 4096
 
 func newDenyCache(longest time.Duration) *denyCache {
@@ -143,7 +143,7 @@ func (c *denyCache) keep(k keyHash, r refusal) {
 				delete(s.refused, old)
 			}
 		}
-		if len(s.refused) >= maxRefusals {
+		if len(s.refused) >= maxRefusals*3/4 { // to look through all of them each time would cost more than they spare
 			clear(s.refused)
 		}
 	}

@@ -27,6 +27,7 @@ const (
 	counters
 	countersMax
 	turnedAway
+	countersBegun
 	sweepLock
 	denyCached
 	leases
@@ -77,6 +78,8 @@ var catalog = [catalogSize]Description{
 	counters:        {"weir_counters", "gauge", nil, "Counters held in this process: all of them with --store memory, else those that stand by for Redis."},
 	countersMax:     {"weir_counters_max", "gauge", nil, "How many of them there may be (--memory-max-counters)."},
 	turnedAway:      {"weir_counters_turned_away_total", "counter", nil, "Requests for which a new counter found no room in this process."},
+	countersBegun: {"weir_counters_begun_total", "counter", []string{"domain", "rule"},
+		"Hits that found nothing used of their counter: it began, in memory or in Redis, and takes room there until it says nothing any more. Each client that comes begins one a window; far more mean that somebody makes values up."},
 	sweepLock: {"weir_sweep_lock_seconds", "gauge", nil,
 		"Longest time for which a sweep of the counters in this process has kept requests for some of them waiting, in the last one or two minutes. Waits for a processor are in it."},
 	denyCached: {"weir_deny_cache_refusals", "gauge", nil, "Refusals that are remembered, some of which may have ended."},

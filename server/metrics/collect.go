@@ -95,6 +95,7 @@ func (s *scrape) requests() {
 				s.count(decisions, n, c.name.domain, c.name.rule, outcomeNames[o])
 			}
 		}
+		s.count(countersBegun, c.begun.Load(), c.name.domain, c.name.rule)
 		s.descriptors(c)
 	}
 	for _, d := range domains {

@@ -31,6 +31,8 @@ type Options struct {
 	NearRatio float64      // above which share of a limit what passes is near it; 0: DefaultNearRatio
 	MaxValues int          // descriptors that detailed_metric and value_to_metric tell apart at most; 0: DefaultMaxValues; below 0: none
 	Logger    *slog.Logger // of faults in a scrape; nil: none
+
+	ChargeEach bool // a limit is charged though another refuses the request, see limiter.Options
 }
 
 // Defaults of Options.

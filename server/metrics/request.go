@@ -40,6 +40,7 @@ func (r *Request) Decided(set *rules.Set, req *rules.Request, plan *rules.Plan, 
 	}
 	r.decided = m.now()
 	asked := false
+	charged := m.opts.ChargeEach || limiter.Passes(plan.Hits, decisions)
 	for i := range plan.Matches {
 		match := &plan.Matches[i]
 		for h := match.First; h < match.First+match.Hits; h++ {
@@ -48,13 +49,17 @@ func (r *Request) Decided(set *rules.Set, req *rules.Request, plan *rules.Plan, 
 			asked = asked || d.Origin == limiter.OriginStore && hit.Limit.Requests > 0 // else there is no counter
 			o := m.outcome(hit, d, shadow)
 			rule := plan.Rules[h]
+			var c *ruleCounters
 			if rule == nil {
-				m.overridesOf(set, req.Domain).all[o].Add(1)
-				continue
+				c = m.overridesOf(set, req.Domain)
+			} else {
+				c = m.countersOf(set, rule)
 			}
-			c := m.countersOf(set, rule)
 			c.all[o].Add(1)
-			if rule.TellsValues() {
+			if charged && begun(hit, d) {
+				c.begun.Add(1)
+			}
+			if rule != nil && rule.TellsValues() {
 				m.tallyOf(c, rule, req.Descriptors[i].Entries)[o].Add(1)
 			}
 		}
@@ -62,6 +67,13 @@ func (r *Request) Decided(set *rules.Set, req *rules.Request, plan *rules.Plan, 
 	if asked {
 		m.stored.Observe((r.decided - r.asked).Seconds())
 	}
+}
+
+// begun tells whether a hit that was charged has begun its counter: nothing else is used
+// of it.
+func begun(h *limiter.Hit, d *limiter.Decision) bool {
+	return d.Allowed && h.Cost > 0 && !h.Refund && (d.Origin == limiter.OriginStore || d.Origin == limiter.OriginLocal) &&
+		d.Remaining+h.Cost == uint64(h.Limit.Capacity())
 }
 
 // Outcome is how a decision came out, one of Outcomes. Shadow is the whole server's.

@@ -29,10 +29,11 @@ func nameOf(r *rules.Rule) ruleName { return ruleName{text(r.Domain), text(r.Lab
 
 // ruleCounters is what is counted of a rule, over all rule sets that have it.
 type ruleCounters struct {
-	name ruleName
-	in   *domainCounters
-	all  tally
-	each valueTable
+	name  ruleName
+	in    *domainCounters
+	all   tally
+	begun atomic.Uint64 // counters
+	each  valueTable
 }
 
 // domainCounters is what is counted of a domain that has rules, or of all others.
