@@ -12,7 +12,7 @@ type Slot struct {
 	Waiting int64 // how many requests wait there
 	Changed bool  // set by Evaluate: State is not what it was
 	Dropped bool  // set by Evaluate: the state was too far ahead of the clock
-	Expires int64 // set by Evaluate if Changed: when State says nothing any more, in µs since 1970
+	Expires int64 // set by Evaluate if Changed, or if a bucket refuses, whose rate may have been lowered: when State says nothing any more, in µs since 1970
 
 	advanced bool
 	moment   moment
@@ -155,7 +155,12 @@ func (c counter) room() int64 {
 // set keeps the new state.
 func (c counter) set(s State) {
 	c.slot.State, c.slot.Changed = s, true
-	c.slot.Expires = c.expires(s, c.limit, c.slot.moment) * int64(c.limit.Window.unit()/time.Microsecond)
+	c.keep()
+}
+
+// keep notes how long the state is needed.
+func (c counter) keep() {
+	c.slot.Expires = c.expires(c.slot.State, c.limit, c.slot.moment) * int64(c.limit.Window.unit()/time.Microsecond)
 }
 
 func (e *evaluation) refund(i int) {
@@ -252,8 +257,16 @@ func (e *evaluation) describe(i int, passes bool) {
 			d.RetryAfter = c.limit.duration(c.nextPlace(e.cost(i) + before))
 		} else {
 			d.RetryAfter = c.retryAfter(h, before)
+			if c.drains() {
+				c.keep()
+			}
 		}
 	}
+}
+
+// drains tells of a bucket that has something in it.
+func (c counter) drains() bool {
+	return (c.limit.Algorithm == TokenBucket || c.limit.Algorithm == LeakyBucket) && c.slot.State.Used > 0
 }
 
 // retryAfter is the time until the hit passes together with what is ahead of it

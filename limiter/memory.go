@@ -240,6 +240,8 @@ func (m *Memory) save(r *request) {
 			}
 		case r.reserved[i]:
 			m.count.Add(-1)
+		case slot.Expires > 0:
+			s.table(d).prolong(d, roundUp(slot.Expires))
 		}
 		slot.State.Log = nil // the pool must not keep it
 	}

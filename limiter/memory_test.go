@@ -351,3 +351,33 @@ func TestAShadowHitNeverFailsARequestThatFindsNoRoom(t *testing.T) {
 		t.Errorf("an enforced hit without room: %v, want ErrUnavailable", err)
 	}
 }
+
+// A bucket whose rate is lowered takes longer to drain than it was kept for: what a
+// refusal tells of the wait holds, though the store is swept.
+func TestABucketIsHeldAsLongAsItsLoweredRateTakesToDrain(t *testing.T) {
+	for _, a := range []limiter.Algorithm{limiter.TokenBucket, limiter.LeakyBucket} {
+		now := time.Unix(1_800_000_000, 0)
+		m := limiter.NewMemory(limiter.MemoryOptions{Now: func() time.Time { return now }})
+		decide := func(l limiter.Limit, cost uint64) limiter.Decision {
+			d, err := m.Decide(t.Context(), []limiter.Hit{{Key: limiter.Key("k"), Limit: l, Cost: cost, MaxDelay: limiter.NoDeadline}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return d[0]
+		}
+		l := limiter.Limit{Requests: 100, Window: limiter.Window{Length: time.Second}, Algorithm: a, Burst: 100, Queue: 99}
+		lowered := limiter.Limit{Requests: 1, Window: limiter.Window{Length: time.Second}, Algorithm: a, Burst: 10, Queue: 9}
+		decide(l, 100)
+		d := decide(lowered, 1)
+		now = now.Add(d.RetryAfter - time.Second)
+		m.Sweep()
+		if d := decide(lowered, 1); d.Allowed || d.RetryAfter != time.Second {
+			t.Errorf("%v: a second before the wait is over: %+v", a, d)
+		}
+		now = now.Add(time.Second)
+		m.Sweep()
+		if d := decide(lowered, 1); !d.Allowed {
+			t.Errorf("%v: after the wait: %+v", a, d)
+		}
+	}
+}

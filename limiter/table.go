@@ -105,6 +105,15 @@ func (t *table) put(d digest, r record) (added bool) {
 	return !found
 }
 
+// prolong has the counter end then, if it would before.
+func (t *table) prolong(d digest, expires int64) {
+	if s := t.get(d); s != nil && s.expires() < expires {
+		r := s.record()
+		r.expires = expires
+		s.set(r)
+	}
+}
+
 // remove takes the counter out, and tells whether it was there.
 func (t *table) remove(d digest) bool {
 	if t.n == 0 {

@@ -120,10 +120,16 @@ for slot, s in pairs(counters) do
   local h = changed[slot]
   if h then
     h.f.save(KEYS[slot], s, h)
-  elseif redis.call('PTTL', KEYS[slot]) == -1 then -- it might refuse for ever
+  else
     h = opened[slot]
-    h.f.save(KEYS[slot], s, h)
-    healed = healed + 1
+    local ttl = redis.call('PTTL', KEYS[slot])
+    if ttl == -1 then -- it might refuse for ever
+      h.f.save(KEYS[slot], s, h)
+      healed = healed + 1
+    elseif (h.algorithm == 1 or h.algorithm == 2) and ttl >= 0 then
+      local _, reset = h.f.look(s, h)
+      if (ttl + 2) * h.ms < reset then redis.call('PEXPIRE', KEYS[slot], math.ceil(reset / h.ms) + slack) end -- its rate was lowered
+    end
   end
 end
 

@@ -36,9 +36,14 @@ if p.denied == 1 and not passes and p.cost > 0 then
   charge(s, p, p.cost)
   save(key, s, p)
   used, reset = look(s, p)
-elseif redis.call('PTTL', key) == -1 then -- it might refuse for ever
-  save(key, s, p)
-  healed = healed + 1
+else
+  local ttl = redis.call('PTTL', key)
+  if ttl == -1 then -- it might refuse for ever
+    save(key, s, p)
+    healed = healed + 1
+  elseif (p.algorithm == 1 or p.algorithm == 2) and ttl >= 0 and (ttl + 2) * p.ms < reset then -- its rate was lowered
+    redis.call('PEXPIRE', key, math.ceil(reset / p.ms) + slack)
+  end
 end
 local retry = 0
 if p.cost <= p.capacity then

@@ -109,3 +109,30 @@ func TestShortWindowsLeaveNothingBehind(t *testing.T) {
 	}
 	await(t, "all keys are gone", func() bool { return r.MustDo(t, "DBSIZE") == "0" })
 }
+
+// A bucket whose rate is lowered takes longer to drain than it was kept for: what a
+// refusal tells of the wait holds.
+func TestABucketLivesAsLongAsItsLoweredRateTakesToDrain(t *testing.T) {
+	t.Parallel()
+	r := testenv.StartRedis(t, testenv.RedisOptions{})
+	s := open(t, r.Addr, Options{}, nil)
+	for _, a := range []limiter.Algorithm{limiter.TokenBucket, limiter.LeakyBucket} {
+		for _, several := range []bool{false, true} {
+			name := fmt.Sprintf("%v %t", a, several)
+			l := limiter.Limit{Requests: 100, Window: limiter.Window{Length: time.Second}, Algorithm: a, Burst: 100, Queue: 99}
+			lowered := limiter.Limit{Requests: 1, Window: limiter.Window{Length: time.Second}, Algorithm: a, Burst: 10, Queue: 9}
+			decide(t, s, hit(name, l, 100))
+			hits := []limiter.Hit{hit(name, lowered, 1)}
+			if several {
+				hits = append(hits, hit("other "+name, lowered, 1))
+			}
+			d := decide(t, s, hits...)[0]
+			if d.Allowed || d.RetryAfter < time.Minute {
+				t.Fatalf("%s: %+v", name, d)
+			}
+			if ttl := time.Duration(pttl(t, r, s.naming.Counter(hits[0].Key, nil))) * time.Millisecond; ttl < d.RetryAfter || ttl > 2*time.Minute {
+				t.Errorf("%s: it lives for %v, and refuses for %v", name, ttl, d.RetryAfter)
+			}
+		}
+	}
+}
