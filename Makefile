@@ -115,6 +115,14 @@ microbench: bin/bench ## Go's benchmarks by benchstat; BASE=main compares with a
 pgo: build bin/bench ## renews cmd/weir/default.pgo, the CPU profile under load that the compiler reads
 	bin/bench profile -o cmd/weir/default.pgo
 
+# An hour, unless SOAK says otherwise: make soak SOAK=10m. More: SOAK_FLAGS="-rate 1000
+# -redis-restarts 2", and bin/bench soak -h. What is found lies in bin/soak.
+SOAK ?= 1h
+
+.PHONY: soak
+soak: build bin/bench ## Weir for an hour (SOAK=10m) under a mixed load, with rules that change: fails if anything grows or drifts
+	bin/bench soak -d $(SOAK) $(SOAK_FLAGS)
+
 .PHONY: bin/bench
 bin/bench:
 	CGO_ENABLED=0 go build -C bench -trimpath -o $(CURDIR)/$@ .

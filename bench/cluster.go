@@ -1,14 +1,12 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"fmt"
-	"io"
-	"net"
-	"strconv"
 	"strings"
 	"time"
+
+	"weir/bench/proc"
 )
 
 // cluster starts a Redis Cluster of s.masters masters without replicas, and
@@ -32,7 +30,7 @@ func (f *fleet) cluster(ctx context.Context, s *server) (addrs []string, err err
 			commands = append(commands, fmt.Sprintf("CLUSTER MEET 127.0.0.1 %s %s", port(other), port(buses[j])))
 		}
 		for _, c := range commands {
-			if _, err := ask(ctx, addr, c); err != nil {
+			if _, err := proc.AskRedis(ctx, addr, c); err != nil {
 				return nil, err
 			}
 		}
@@ -53,49 +51,6 @@ func (f *fleet) cluster(ctx context.Context, s *server) (addrs []string, err err
 }
 
 func whole(ctx context.Context, addr string, masters int) bool {
-	info, err := ask(ctx, addr, "CLUSTER INFO")
+	info, err := proc.AskRedis(ctx, addr, "CLUSTER INFO")
 	return err == nil && strings.Contains(info, "cluster_state:ok") && strings.Contains(info, fmt.Sprintf("cluster_known_nodes:%d\r", masters))
-}
-
-// ask sends Redis one command, as a line, and returns what it answers: a status,
-// a number or a text.
-func ask(ctx context.Context, addr, command string) (string, error) {
-	d := net.Dialer{Timeout: 5 * time.Second}
-	conn, err := d.DialContext(ctx, "tcp", addr)
-	if err != nil {
-		return "", fmt.Errorf("ask Redis: %s: %w", command, err)
-	}
-	defer conn.Close()
-	if err := conn.SetDeadline(time.Now().Add(5 * time.Second)); err != nil {
-		return "", fmt.Errorf("ask Redis at %s: %s: %w", addr, command, err)
-	}
-	if _, err := io.WriteString(conn, command+"\r\n"); err != nil {
-		return "", fmt.Errorf("ask Redis at %s: %s: %w", addr, command, err)
-	}
-	text, err := reply(bufio.NewReader(conn))
-	if err != nil {
-		return "", fmt.Errorf("ask Redis at %s: %s: %w", addr, command, err)
-	}
-	return text, nil
-}
-
-func reply(r *bufio.Reader) (string, error) {
-	line, err := r.ReadString('\n')
-	if err != nil {
-		return "", err
-	}
-	kind, rest := line[0], strings.TrimSpace(line[1:])
-	switch kind {
-	case '+', ':':
-		return rest, nil
-	case '$':
-		n, err := strconv.Atoi(rest)
-		if err != nil || n < 0 || n > 1<<20 {
-			return "", fmt.Errorf("a text of length %q", rest)
-		}
-		text := make([]byte, n)
-		_, err = io.ReadFull(r, text)
-		return string(text), err
-	}
-	return "", fmt.Errorf("it answered %s", strings.TrimSpace(line))
 }

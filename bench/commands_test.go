@@ -19,6 +19,7 @@ func TestWrongUseExitsWith2(t *testing.T) {
 		"matrix -d 1ns", "matrix -c 0", "matrix -conns 0", "matrix -ports 9-5", "drive", "drive -target x", "drive -target a=b/0",
 		"drive -target a=b -against c", "drive -target a=b -zipf 0.5", "drive -target a=b -descriptors 0", "drive -target a=b -rounds 0",
 		"micro -count 0", "micro -packages ,", "report extra", "profile extra", "profile -d 10ms", "profile -ports 9-5",
+		"soak extra", "soak -d 1s", "soak -rate 0", "soak -ports 9-5", "soak -d 30s -redis-restarts 9",
 	} {
 		var out bytes.Buffer
 		if code := run(t.Context(), strings.Fields(args), io.Discard, &out); code != 2 || out.Len() == 0 {
@@ -28,7 +29,7 @@ func TestWrongUseExitsWith2(t *testing.T) {
 }
 
 func TestHelpExitsWith0(t *testing.T) {
-	for _, command := range []string{"matrix", "drive", "report", "micro", "profile"} {
+	for _, command := range []string{"matrix", "drive", "report", "micro", "profile", "soak"} {
 		var out bytes.Buffer
 		if code := run(t.Context(), []string{command, "-h"}, io.Discard, &out); code != 0 || !strings.Contains(out.String(), "-") {
 			t.Errorf("bench %s -h: exit code %d, says %q", command, code, out.String())

@@ -6,6 +6,7 @@
 //	bench report     writes the page and the chart again from the results of a run
 //	bench micro      Go benchmarks, of this tree or of two revisions in turn
 //	bench profile    the CPU profile of Weir under load, for the compiler
+//	bench soak       runs Weir for an hour under a mixed load, and judges whether anything grows
 //
 // Exit codes: 0 done, 1 it failed, 2 wrong use.
 package main
@@ -35,6 +36,7 @@ const usage = `usage: bench COMMAND [flags]
   report   writes the page and the chart again from a run's results
   micro    Go benchmarks, compared with a base revision if one is given
   profile  writes the profile that the compiler reads, cmd/weir/default.pgo
+  soak     runs Weir for an hour under a mixed load, and judges whether anything grows
 
 bench COMMAND -h lists the flags.
 `
@@ -44,7 +46,7 @@ var errUsage = errors.New("wrong use")
 
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	commands := map[string]func(context.Context, []string, io.Writer, io.Writer) error{
-		"matrix": runMatrix, "drive": runDrive, "report": runReport, "micro": runMicro, "profile": runProfile,
+		"matrix": runMatrix, "drive": runDrive, "report": runReport, "micro": runMicro, "profile": runProfile, "soak": runSoak,
 	}
 	var command func(context.Context, []string, io.Writer, io.Writer) error
 	if len(args) > 0 {

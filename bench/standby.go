@@ -3,11 +3,10 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
-	"net/http"
 	"strconv"
 	"strings"
-	"time"
+
+	"weir/bench/proc"
 )
 
 // standby is how many hits each server has decided by its failure policy so far,
@@ -18,7 +17,7 @@ func standby(ctx context.Context, servers []*server) ([]int64, error) {
 		if s.metrics == "" {
 			continue
 		}
-		text, err := get(ctx, s.metrics)
+		text, err := proc.Get(ctx, s.metrics)
 		if err == nil {
 			sums[i], err = failedDecisions(text)
 		}
@@ -42,23 +41,4 @@ func failedDecisions(metrics string) (sum int64, err error) {
 		sum += int64(v)
 	}
 	return sum, nil
-}
-
-func get(ctx context.Context, url string) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
-	defer cancel()
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		return "", err
-	}
-	resp, err := http.DefaultClient.Do(r)
-	if err != nil {
-		return "", err
-	}
-	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusOK {
-		return "", fmt.Errorf("GET %s: %s", url, resp.Status)
-	}
-	b, err := io.ReadAll(io.LimitReader(resp.Body, 16<<20))
-	return string(b), err
 }
