@@ -10,6 +10,7 @@ import (
 	"time"
 
 	goredis "github.com/redis/go-redis/v9"
+	"golang.org/x/net/http/httpguts"
 	"google.golang.org/protobuf/proto"
 
 	weirv1 "weir/api/weir/v1"
@@ -116,10 +117,11 @@ func (q *Queues) entryOf(a *About, m goredis.XMessage) *Entry {
 	text := func(name string) string { s, _ := m.Values[name].(string); return s }
 	e := &Entry{about: a, entry: m.ID, name: text("id"), once: text("once"), Status: text("status"), Why: text("why"), Request: &weirv1.HttpRequest{}}
 	e.cost, _ = strconv.ParseUint(text("cost"), 10, 64)
-	if e.name == "" || proto.Unmarshal([]byte(text("request")), e.Request) != nil {
+	e.ID = q.hash(a.Tag) + "." + e.name
+	sound := e.name != "" && httpguts.ValidHeaderFieldValue(e.ID) // the upstream is told it: one that cannot be sent were tried for ever
+	if !sound || proto.Unmarshal([]byte(text("request")), e.Request) != nil {
 		e.Request = nil
 	}
-	e.ID = q.hash(a.Tag) + "." + e.name
 	return e
 }
 

@@ -41,6 +41,13 @@ func FuzzParse(f *testing.F) {
 			return
 		}
 		set.Warnings()
+		again, _ := Parse("f", src)
+		if other, err := Compile(again); err != nil || other.Version() != set.Version() || len(Diff(set, other)) > 0 {
+			t.Fatalf("read again it is something else: %v", err)
+		}
+		for _, c := range Diff(&Set{}, set) { // all of it is new
+			_ = c.String()
+		}
 		for _, s := range doc.stated {
 			var list []Entry
 			for _, p := range s.path {

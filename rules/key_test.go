@@ -137,6 +137,7 @@ descriptors:
 func FuzzKeysAreInjective(f *testing.F) {
 	set := compile(f, `rules: [{match: {"a": "*"}, limit: 1, window: 1h}, {match: {a: "*", b: "*"}, limit: 1, window: 1h}, {match: {a: "x*", b: "*", c: "*"}, limit: 1, window: 1h, mask: {ipv4: 8}}]`)
 	f.Add("a_b", "c", "", "a", "b_c", "", uint8(3))
+	f.Add("a", "b", "", "ba", "b", "", uint8(36)) // limits of their own
 	f.Add("10.0.0.0/8", "", "", "10.1.1.1", "", "", uint8(1))
 	f.Add("x10.0.0.1", "10.0.0.1", "10.0.0.0/8", "x10.0.0.1", "10.0.0.2", "10.0.0.0/8", uint8(0))
 	f.Fuzz(func(t *testing.T, a1, b1, c1, a2, b2, c2 string, how uint8) {

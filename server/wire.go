@@ -36,11 +36,16 @@ func (f *field) isVarint(n protowire.Number) bool {
 	return f.number == n && f.kind == protowire.VarintType
 }
 
+var errNumber = errors.New("a field's number is too large")
+
 // next cuts the first field off.
 func (w *wire) next() (f field, err error) {
 	number, kind, n := protowire.ConsumeTag(w.bytes)
 	if n < 0 {
 		return f, protowire.ParseError(n)
+	}
+	if number > protowire.MaxValidNumber {
+		return f, errNumber
 	}
 	w.skip(n)
 	f.number, f.kind = number, kind

@@ -42,7 +42,7 @@ func usagef(format string, args ...any) error { return usageError{fmt.Errorf(for
 
 // run is the whole program; it returns the exit code.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	stdout, stderr = printable{stdout}, printable{stderr}
+	stdout, stderr = &printable{Writer: stdout}, &printable{Writer: stderr}
 	root := newRoot()
 	root.SetArgs(args)
 	root.SetOut(stdout)

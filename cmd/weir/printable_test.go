@@ -16,7 +16,7 @@ func TestNothingThatIsPrintedCommandsATerminal(t *testing.T) {
 		"\xff\xc3":             "\\xff\xc3",
 	} {
 		var out strings.Builder
-		if n, err := (printable{&out}).Write([]byte(text)); n != len(text) || err != nil || out.String() != want {
+		if n, err := (&printable{Writer: &out}).Write([]byte(text)); n != len(text) || err != nil || out.String() != want {
 			t.Errorf("%q: %q, %d, %v", text, out.String(), n, err)
 		}
 	}
