@@ -132,6 +132,11 @@ bin/bench:
 scale: ## memory, load time and lock times of 100,000 rules and 10 million counters
 	WEIR_SCALE=1 go test -count=1 -timeout 20m -v -run '^TestScale' ./rules ./limiter
 
+# make test has the short form of it.
+.PHONY: linear
+linear: ## histories of many clients at once, 30 times as many as in make test, against the definition of each algorithm
+	WEIR_LINEAR=$(or $(LINEAR),30) go test -vet=off $(RACE) -count=1 -timeout 60m -v -run 'Linearizable|Seen$$|TakenBack$$|MorePass|DayEndsUnderLoad|BeginsTheLimit|AResetAdds' ./limiter ./limiter/redis
+
 # FUZZ=regexp picks some, as package.FuzzName; FUZZBUDGET=2h is for all together, in
 # place of FUZZTIME for each. It goes on after a finding, and fails at the end.
 .PHONY: fuzz

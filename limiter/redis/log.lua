@@ -131,21 +131,26 @@ local function refund(s, p, cost)
   s.newest = s.used > 0 and tonumber(redis.call('LINDEX', s.key, -2)) or 0
 end
 
--- A receipt names the hit that was charged, by its time.
+-- A receipt names the time of the hit that was charged. Of hits at one time it does
+-- not matter which is taken back, for they leave together, but all of the cost must be.
 local function receipt(s) return s.now end
 
 local function give_back(s, p, cost, to)
+  if to <= s.now - p.w then return end -- it has left
   local at = s.used > 0 and redis.call('LPOS', s.key, to, 'RANK', -1)
   if not at then return end
-  local c = tonumber(redis.call('LINDEX', s.key, at + 1))
-  cost = math.min(cost, c, s.used)
-  s.used = s.used - cost
-  if c > cost then
-    redis.call('LSET', s.key, at + 1, c - cost)
-  else
-    redis.call('LSET', s.key, at, '')
-    redis.call('LSET', s.key, at + 1, '')
-    redis.call('LREM', s.key, -2, '')
+  while at and cost > 0 do
+    local c = tonumber(redis.call('LINDEX', s.key, at + 1))
+    local part = math.min(cost, c)
+    s.used, cost = s.used - part, cost - part
+    if c > part then
+      redis.call('LSET', s.key, at + 1, c - part)
+    else
+      redis.call('LSET', s.key, at, '')
+      redis.call('LSET', s.key, at + 1, '')
+      redis.call('LREM', s.key, -2, '')
+    end
+    at = redis.call('LPOS', s.key, to, 'RANK', -1)
   end
   rewrite(s, function() end)
   s.newest = s.used > 0 and tonumber(redis.call('LINDEX', s.key, -2)) or 0

@@ -19,8 +19,11 @@ import (
 //
 // Until then a refused hit's 1 stands in a counter whose limit is used up, about as
 // long as a round trip. Other hits are refused there anyway; only a look, or a hit
-// just after a refund, may be refused in that time by what is taken back at its end.
-// That is rare, for plain commands are sent only while much is left.
+// just after a refund (of a lease's rest, of a cluster's charge) or by a limit that was
+// raised, may be refused in that time by what is taken back at its end, and its
+// instance's deny cache may remember that. A counter that is reset in that time has the
+// 1 taken off what is counted anew. One whose answer was lost stays until the window
+// ends. That is rare, for plain commands are sent only while much is left.
 //
 // A counter that is gone (flushed, or ended early by Redis's clock) INCRBY makes anew,
 // without a tag and a time to live: no hit passes on it, and the first that is taken
@@ -57,8 +60,7 @@ func (s *Store) askFixed(ctx context.Context, r *request, hits []limiter.Hit, no
 			s.loose.add(name)
 			return nil, err
 		}
-		now = time.Now()
-		a, err := s.run(ctx, script, modeAllOrNothing, r, hits, now)
+		a, err := s.run(context.WithoutCancel(ctx), script, modeAllOrNothing, r, hits, time.Now()) // also for a caller that leaves
 		if err != nil {
 			s.loose.add(name)
 		}
