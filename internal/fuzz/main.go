@@ -167,7 +167,7 @@ func (c *config) fuzz(ctx context.Context, w io.Writer, t *target, fuzztime stri
 	err := cmd.Run()
 	out.flush()
 	t.ran, t.took = true, time.Since(began)
-	if err != nil && ctx.Err() == nil && t.finding == "" {
+	if err != nil && ctx.Err() == nil && t.finding == "" && !out.timeUp {
 		t.finding = "failed: " + err.Error()
 	}
 }
@@ -179,6 +179,10 @@ type progress struct {
 	t     *target
 	line  []byte
 	shown time.Time
+
+	// The time was up while the fuzzer waited for a worker. go test fails then, though
+	// nothing was found: what is found has an input, or says something else.
+	timeUp bool
 }
 
 const showEvery = 15 * time.Second
@@ -213,6 +217,9 @@ func (p *progress) flush() {
 			return
 		}
 		p.shown = time.Now()
+	}
+	if strings.TrimSpace(line) == "context deadline exceeded" {
+		p.timeUp = true
 	}
 	if m := findingLine.FindStringSubmatch(line); m != nil {
 		p.t.finding = m[1]

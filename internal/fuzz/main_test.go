@@ -99,6 +99,13 @@ func TestProgressIsRead(t *testing.T) {
 	if p.t.executions != 325017 || p.t.new != 11 || p.t.finding != "testdata/fuzz/FuzzX/ab12" {
 		t.Errorf("read as %+v", p.t)
 	}
+	if p.timeUp {
+		t.Error("a finding is taken for the end of the time")
+	}
+	late := &progress{w: &out, t: &target{}}
+	if _, err := late.Write([]byte("--- FAIL: FuzzX (30.01s)\n    context deadline exceeded\nFAIL\n")); err != nil || !late.timeUp || late.t.finding != "" {
+		t.Errorf("the end of the time is taken for a finding: %+v, %v", late.t, err)
+	}
 	if !strings.Contains(out.String(), "--- FAIL") {
 		t.Errorf("the failure is not shown:\n%s", &out)
 	}
