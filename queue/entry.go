@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"bytes"
 	"context"
 	_ "embed"
 	"errors"
@@ -119,7 +120,7 @@ func (q *Queues) entryOf(a *About, m goredis.XMessage) *Entry {
 	e.cost, _ = strconv.ParseUint(text("cost"), 10, 64)
 	e.ID = q.hash(a.Tag) + "." + e.name
 	sound := e.name != "" && httpguts.ValidHeaderFieldValue(e.ID) // the upstream is told it: one that cannot be sent were tried for ever
-	if !sound || proto.Unmarshal([]byte(text("request")), e.Request) != nil {
+	if !sound || proto.Unmarshal([]byte(text("request")), e.Request) != nil || !bytes.HasPrefix(e.Request.Path, []byte("/")) {
 		e.Request = nil
 	}
 	return e

@@ -98,7 +98,7 @@ func split(text string) (a address, err error) {
 	if hasPath {
 		a.path = "/" + path
 	}
-	if scheme != "unix" && strings.Contains(a.path, "@") || strings.Contains(a.query, "@") && !strings.Contains(authority, "@") {
+	if scheme != "unix" && strings.Contains(a.path, "@") || strings.Contains(a.query, "@") { // what is before it may be a password
 		return a, errEscape
 	}
 	if i := strings.LastIndex(authority, "@"); i >= 0 {
