@@ -132,6 +132,19 @@ bin/bench:
 scale: ## memory, load time and lock times of 100,000 rules and 10 million counters
 	WEIR_SCALE=1 go test -count=1 -timeout 20m -v -run '^TestScale' ./rules ./limiter
 
+# Schedules of 20 s of faults: networks, Redis, Consul, etcd, clients and Weir's own
+# processes. Each is known by its seed; CHAOS_SEED=n begins with that one, else by
+# chance. CHAOS_PARALLEL at once take about as many cores.
+CHAOS ?= 200
+CHAOS_PARALLEL ?= 3
+
+.PHONY: chaos
+chaos: build ## CHAOS=200 random schedules of faults under load, CHAOS_PARALLEL=3 at once, from CHAOS_SEED on
+	@go vet ./internal/chaos
+	@go run ./internal/testenv/install
+	CHAOS=$(CHAOS) CHAOS_SEED=$(CHAOS_SEED) CHAOS_SECONDS=$(CHAOS_SECONDS) WEIR_BINARY=$(or $(WEIR_BINARY),$(CURDIR)/bin/weir) \
+		go test -vet=off -count=1 -timeout 0 -parallel $(CHAOS_PARALLEL) -v -run '^TestSchedules$$' ./internal/chaos
+
 # make test has the short form of it.
 .PHONY: linear
 linear: ## histories of many clients at once, 30 times as many as in make test, against the definition of each algorithm

@@ -90,6 +90,7 @@ func TestDependenciesPointOneWay(t *testing.T) {
 		{"go.opentelemetry.io", []string{"weir/server/tracing"}, "traces stay in their package"},
 		{promAPI, []string{"weir/server/metrics"}, "the client of Prometheus stays out of the code that decides"},
 		{"weir/internal/testenv", []string{"weir/internal/testenv/..."}, "it is for tests"},
+		{"weir/internal/chaos", nil, "it is for tests"},
 		{"weir/limiter/limitertest", nil, "it is for tests"},
 		{"weir/rules/kv/kvtest", nil, "it is for tests"},
 		{"testing", []string{"weir/internal/testenv", "weir/limiter/limitertest", "weir/rules/kv/kvtest"}, "it is for tests"},

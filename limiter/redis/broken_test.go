@@ -22,7 +22,7 @@ func TestAReplicaInTheMastersPlaceIsLeftWhenTheMasterIsBack(t *testing.T) {
 	p := startProxy(t, first.Addr) // a name that leads to the master, as DNS does
 	var book logBook
 	var opened atomic.Int32
-	s := openURL(t, Options{URL: "redis://" + p.addr, Logger: book.logger(), Events: Events{Failed: ignored, Breaker: func(open bool) {
+	s := openURL(t, Options{URL: "redis://" + p.Addr(), Logger: book.logger(), Events: Events{Failed: ignored, Breaker: func(open bool) {
 		if open {
 			opened.Add(1)
 		}
@@ -50,7 +50,7 @@ func TestAReplicaInTheMastersPlaceIsLeftWhenTheMasterIsBack(t *testing.T) {
 	if !strings.Contains(book.String(), "READONLY") || !strings.Contains(book.String(), "replica; name its master") {
 		t.Errorf("the log does not say what is wrong:\n%s", book.String())
 	}
-	p.target.Store(&second.Addr) // connections to the first stay open
+	p.Target(second.Addr) // connections to the first stay open
 	await(t, "the new master decides", func() bool {
 		decide(t, s, h)
 		return calls(t, second, "evalsha") > 0
@@ -60,6 +60,21 @@ func TestAReplicaInTheMastersPlaceIsLeftWhenTheMasterIsBack(t *testing.T) {
 		decide(t, s, h)
 		return s.Healthy() && writes(t, second) == before+1
 	})
+}
+
+// A probe that takes many round trips fails where now and then one takes too long,
+// though most requests are answered: Redis would stay away for seconds.
+func TestAProbeIsFewRoundTrips(t *testing.T) {
+	t.Parallel()
+	p := startProxy(t, testenv.StartRedis(t, testenv.RedisOptions{}).Addr)
+	s := openURL(t, Options{URL: "redis://" + p.Addr(), Timeout: time.Second})
+	before := p.Answers()
+	if err := s.prepare(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if n := p.Answers() - before; n > 6 { // three, beside what the store asks in the background
+		t.Errorf("a probe took %d round trips", n)
+	}
 }
 
 // writes is how often scripts wrote a fixed window.

@@ -149,7 +149,7 @@ func TestLostAnswersAreLinearizable(t *testing.T) {
 	t.Parallel()
 	r := testenv.StartRedis(t, testenv.RedisOptions{})
 	p := startProxy(t, r.Addr)
-	all, stores := linearStores(t, 2, p.addr, Options{Timeout: 300 * time.Millisecond, Events: Events{Failed: ignored}}, nil)
+	all, stores := linearStores(t, 2, p.Addr(), Options{Timeout: 300 * time.Millisecond, Events: Events{Failed: ignored}}, nil)
 	model := limitertest.Model(limiter.Options{}, limitertest.AgreeInCounts)
 	lost := 0
 	for a := limiter.FixedWindow; a <= limiter.SlidingWindowCounter; a++ {
@@ -161,7 +161,7 @@ func TestLostAnswersAreLinearizable(t *testing.T) {
 			for _, s := range stores {
 				await(t, "Redis decides", s.Healthy)
 			}
-			time.AfterFunc(time.Duration(rand.IntN(3000))*time.Microsecond, func() { p.lose.Store(1) })
+			time.AfterFunc(time.Duration(rand.IntN(3000))*time.Microsecond, func() { p.Lose(1, false) })
 			h := load.Run(t, fmt.Sprint("lost ", a, n), uint64(n))
 			for _, op := range h.Operations() {
 				if op.Output.(limitertest.Answer).Lost {

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"weir/internal/chaos"
 	"weir/internal/testenv"
 	"weir/limiter"
 )
@@ -19,9 +20,9 @@ func TestACommandWhoseAnswerWasLostIsNotSentAgain(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		scheme string
-		start  func(t *testing.T) *proxy
+		start  func(t *testing.T) *chaos.Proxy
 	}{
-		{"one Redis", "redis://", func(t *testing.T) *proxy {
+		{"one Redis", "redis://", func(t *testing.T) *chaos.Proxy {
 			return startProxy(t, testenv.StartRedis(t, testenv.RedisOptions{}).Addr)
 		}},
 		{"cluster", "redis+cluster://", startClusterProxy},
@@ -35,17 +36,16 @@ func TestACommandWhoseAnswerWasLostIsNotSentAgain(t *testing.T) {
 				t.Parallel()
 				var failures atomic.Int32
 				p := c.start(t)
-				s := openURL(t, Options{URL: c.scheme + p.addr, Timeout: 200 * time.Millisecond, Events: Events{Failed: func(error) { failures.Add(1) }}})
+				s := openURL(t, Options{URL: c.scheme + p.Addr(), Timeout: 200 * time.Millisecond, Events: Events{Failed: func(error) { failures.Add(1) }}})
 				h := hit("k", perYear(10), 1)
 				if d := decide(t, s, h); d[0].Remaining != 9 {
 					t.Fatalf("%d remain of 10 after one hit", d[0].Remaining)
 				}
-				p.silent.Store(silent)
-				p.lose.Store(1)
+				p.Lose(1, silent)
 				if d := decide(t, s, h); !d[0].Allowed || d[0].Remaining != 8 {
 					t.Errorf("the answer was lost, and the failure policy says %+v", d[0])
 				}
-				if p.lost.Load() == 0 {
+				if p.Lost() == 0 {
 					t.Fatal("nothing was lost")
 				}
 				var seen uint64
@@ -64,10 +64,10 @@ func TestACommandWhoseAnswerWasLostIsNotSentAgain(t *testing.T) {
 
 // startClusterProxy starts a cluster of one node, which is known by the proxy's
 // address.
-func startClusterProxy(t *testing.T) *proxy {
+func startClusterProxy(t *testing.T) *chaos.Proxy {
 	addr := testenv.FreeAddr(t)
 	p := startProxy(t, addr)
-	_, port, _ := net.SplitHostPort(p.addr)
+	_, port, _ := net.SplitHostPort(p.Addr())
 	node := testenv.StartRedis(t, testenv.RedisOptions{Addr: addr, Args: []string{
 		"--cluster-enabled", "yes", "--cluster-port", fmt.Sprint(testenv.FreePort(t)), "--cluster-announce-ip", "127.0.0.1", "--cluster-announce-port", port,
 	}})

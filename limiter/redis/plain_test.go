@@ -147,14 +147,14 @@ func TestALostAnswerLeavesNoCounterForEver(t *testing.T) {
 	t.Parallel()
 	r := testenv.StartRedis(t, testenv.RedisOptions{})
 	p := startProxy(t, r.Addr)
-	s := open(t, p.addr, Options{Timeout: 200 * time.Millisecond, Events: Events{Failed: func(error) {}}}, nil)
+	s := open(t, p.Addr(), Options{Timeout: 200 * time.Millisecond, Events: Events{Failed: func(error) {}}}, nil)
 	l := perYear(1000)
 	key := s.naming.Counter(limiter.Key("counter"), nil)
 	decide(t, s, hit("counter", l, 1))
 	r.MustDo(t, "DEL", key)
-	p.lose.Store(1)
-	if d := decide(t, s, hit("counter", l, 1))[0]; !d.Allowed || p.lost.Load() == 0 {
-		t.Fatalf("%+v, and %d answers were lost", d, p.lost.Load())
+	p.Lose(1, false)
+	if d := decide(t, s, hit("counter", l, 1))[0]; !d.Allowed || p.Lost() == 0 {
+		t.Fatalf("%+v, and %d answers were lost", d, p.Lost())
 	}
 	if ttl := pttl(t, r, key); ttl != -1 {
 		t.Fatalf("the counter has a time to live of %d: nothing is to be seen here", ttl)

@@ -337,7 +337,9 @@ func (s *Store) arguments(script *script, mode byte, r *request, hits []limiter.
 }
 
 // prepare looks whether Redis takes writes and can run the scripts, and loads
-// them. On a cluster no one key tells for all masters.
+// them, all in one round trip: a network on which some round trips take too long
+// should not keep a Redis away that decides most requests in time. On a cluster no
+// one key tells for all masters.
 func (s *Store) prepare(ctx context.Context) error {
 	if !s.cluster {
 		if err := s.pipe.client.Do(ctx, "psetex", s.opts.KeyPrefix+"probe", 1, 1).Err(); err != nil {
@@ -348,10 +350,14 @@ func (s *Store) prepare(ctx context.Context) error {
 		if err := checkVersion(ctx, c); err != nil {
 			return err
 		}
-		for _, script := range s.scripts.all() {
-			if err := c.ScriptLoad(ctx, script.text).Err(); err != nil {
-				return fmt.Errorf("loading a script into Redis: %w", err)
+		_, err := c.Pipelined(ctx, func(p goredis.Pipeliner) error {
+			for _, script := range s.scripts.all() {
+				p.ScriptLoad(ctx, script.text)
 			}
+			return nil
+		})
+		if err != nil {
+			return fmt.Errorf("loading the scripts into Redis: %w", err)
 		}
 		return nil
 	})
