@@ -5,6 +5,8 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"weir/internal/golden"
 )
 
 const explained = `domain: shop
@@ -50,7 +52,7 @@ func TestExplanations(t *testing.T) {
 	} {
 		got.WriteString(set.Explain(row.domain, entries(row.send)).String())
 	}
-	golden(t, "testdata/explain.want", got.String())
+	golden.Check(t, "testdata/explain.want", got.String(), *update)
 }
 
 func TestAnExplanationNamesTheCountersOfTheRequest(t *testing.T) {
@@ -84,7 +86,7 @@ func TestWarnings(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	golden(t, "testdata/warnings.want", Faults(set.Warnings()).Error()+"\n")
+	golden.Check(t, "testdata/warnings.want", Faults(set.Warnings()).Error()+"\n", *update)
 }
 
 // What is meant in the way that it is written has no warning.

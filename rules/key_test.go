@@ -5,6 +5,8 @@ import (
 	"encoding/hex"
 	"fmt"
 	"testing"
+
+	"weir/internal/golden"
 )
 
 // keyOf is the key of the only hit of one descriptor.
@@ -33,7 +35,7 @@ rules:
 		fmt.Fprintf(&got, "%s %s\n", send, keyOf(t, set, "shop", descriptor(send)))
 	}
 	fmt.Fprintf(&got, "override %s\n", keyOf(t, set, "shop", Descriptor{Entries: entries("user=ann, x=y"), Override: override(t, 5, "hour")}))
-	golden(t, "testdata/keys.want", got.String())
+	golden.Check(t, "testdata/keys.want", got.String(), *update)
 }
 
 func TestWhatTellsCountersApart(t *testing.T) {

@@ -13,27 +13,11 @@ import (
 	"time"
 	_ "time/tzdata"
 
+	"weir/internal/golden"
 	"weir/limiter"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
-
-// golden compares with a file, or writes it with -update.
-func golden(t *testing.T, path, got string) {
-	t.Helper()
-	if *update {
-		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got != string(want) {
-		t.Errorf("differs from %s (-update writes it)\ngot:\n%s\nwant:\n%s", path, got, want)
-	}
-}
 
 // compile makes a set of one file's text, which is sound.
 func compile(t testing.TB, text string) *Set {
@@ -83,7 +67,7 @@ func TestEveryFaultOfAFileIsReportedAtItsPlace(t *testing.T) {
 			if len(faults) == 0 {
 				t.Fatal("no fault")
 			}
-			golden(t, strings.TrimSuffix(file, ".yaml")+".want", faults.Error()+"\n")
+			golden.Check(t, strings.TrimSuffix(file, ".yaml")+".want", faults.Error()+"\n", *update)
 		})
 	}
 }

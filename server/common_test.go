@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"net"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -15,11 +14,10 @@ import (
 	rlcommon "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	rls "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/mem"
-	"google.golang.org/grpc/test/bufconn"
 	"google.golang.org/protobuf/proto"
 
+	"weir/internal/testenv"
 	"weir/limiter"
 	"weir/rules"
 	"weir/server/metrics"
@@ -98,22 +96,7 @@ func start(t testing.TB, s setup) *served {
 	t.Helper()
 	f := newFixture(t, s)
 	g := NewGRPC(f.Service, s.grpc)
-	listener := bufconn.Listen(1 << 16)
-	ended := make(chan error, 1)
-	go func() { ended <- g.Serve(listener) }()
-	conn, err := grpc.NewClient("passthrough:///weir",
-		grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return listener.DialContext(ctx) }))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		conn.Close()
-		g.Stop()
-		if err := <-ended; err != nil {
-			t.Errorf("serving ended with %v", err)
-		}
-	})
+	conn := testenv.InMemory(t, g)
 	return &served{f, g, conn, rls.NewRateLimitServiceClient(conn)}
 }
 

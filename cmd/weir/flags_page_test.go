@@ -3,34 +3,21 @@ package main
 import (
 	"flag"
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"weir/internal/golden"
 )
 
 var update = flag.Bool("update", false, "write docs/flags.md anew")
 
-const flagsPage = "../../docs/flags.md"
-
 // TestTheFlagsPageIsUpToDate holds docs/flags.md against the commands. After a
 // change of flags: go test ./cmd/weir -run FlagsPage -update
 func TestTheFlagsPageIsUpToDate(t *testing.T) {
-	want := flagsText(newRoot())
-	if *update {
-		if err := os.WriteFile(flagsPage, []byte(want), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	got, err := os.ReadFile(flagsPage)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if string(got) != want {
-		t.Errorf("%s is not what the commands say; write it anew with -update", flagsPage)
-	}
+	golden.Check(t, "../../docs/flags.md", flagsText(newRoot()), *update)
 }
 
 // flagsText is the page.

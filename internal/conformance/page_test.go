@@ -7,29 +7,17 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"weir/internal/golden"
 )
 
 var update = flag.Bool("update", false, "write docs/conformance.md anew")
-
-const page = "../../docs/conformance.md"
 
 // TestThePageIsUpToDate holds docs/conformance.md against the rows. After a
 // change of them: go test ./internal/conformance -run ThePage -update
 func TestThePageIsUpToDate(t *testing.T) {
 	t.Parallel()
-	want := pageText()
-	if *update {
-		if err := os.WriteFile(page, []byte(want), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	got, err := os.ReadFile(page)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if string(got) != want {
-		t.Errorf("%s is not what the rows say; write it anew with -update", page)
-	}
+	golden.Check(t, "../../docs/conformance.md", pageText(), *update)
 }
 
 // TestARowSaysWhatItsStepsShow holds words against answers: where an answer

@@ -8,29 +8,17 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"weir/internal/golden"
 )
 
 var update = flag.Bool("update", false, "write docs/faults.md anew")
-
-const page = "../../docs/faults.md"
 
 // TestThePageIsUpToDate holds docs/faults.md against the rows. After a change of
 // them: go test ./internal/faults -run ThePage -update
 func TestThePageIsUpToDate(t *testing.T) {
 	t.Parallel()
-	want := pageText()
-	if *update {
-		if err := os.WriteFile(page, []byte(want), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	got, err := os.ReadFile(page)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if string(got) != want {
-		t.Errorf("%s is not what the rows say; write it anew with -update", page)
-	}
+	golden.Check(t, "../../docs/faults.md", pageText(), *update)
 }
 
 var reportForm = regexp.MustCompile(`^([A-Za-z0-9-]+/[A-Za-z0-9._-]+)#([1-9][0-9]*)$`)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"net"
 	"net/url"
 	"slices"
 	"strconv"
@@ -16,10 +15,7 @@ import (
 	rlcommon "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	rls "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
 	grpcstatus "google.golang.org/grpc/status"
-	"google.golang.org/grpc/test/bufconn"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"weir/internal/testenv"
@@ -112,23 +108,7 @@ func (w *world) serve(t *testing.T) *instance {
 	t.Helper()
 	log := slog.New(slog.DiscardHandler)
 	g := server.NewGRPC(server.NewService(server.Options{Rules: w.live, Store: w.store(t), Logger: log}), server.GRPCOptions{})
-	listener := bufconn.Listen(1 << 16)
-	ended := make(chan error, 1)
-	go func() { ended <- g.Serve(listener) }()
-	conn, err := grpc.NewClient("passthrough:///weir",
-		grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return listener.DialContext(ctx) }))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		conn.Close()
-		g.Stop()
-		if err := <-ended; err != nil {
-			t.Errorf("serving ended with %v", err)
-		}
-	})
-	return &instance{rls.NewRateLimitServiceClient(conn)}
+	return &instance{rls.NewRateLimitServiceClient(testenv.InMemory(t, g))}
 }
 
 // ask asks once. The facts are

@@ -63,6 +63,7 @@ type target struct {
 	ran        bool
 	took       time.Duration
 	ranFor     time.Duration // without what it took to build it
+	cpu        time.Duration // of all its processes, the compiler's too
 	executions uint64
 	new        uint64 // inputs that reach what none before did
 	finding    string // "": none
@@ -167,6 +168,9 @@ func (c *config) fuzz(ctx context.Context, w io.Writer, t *target, fuzztime stri
 	err := cmd.Run()
 	out.flush()
 	t.ran, t.took = true, time.Since(began)
+	if state := cmd.ProcessState; state != nil {
+		t.cpu = state.UserTime() + state.SystemTime()
+	}
 	if err != nil && ctx.Err() == nil && t.finding == "" && !out.timeUp {
 		t.finding = "failed: " + err.Error()
 	}
@@ -232,10 +236,10 @@ func (p *progress) flush() {
 // report prints what came of the targets.
 func (c *config) report(w io.Writer, targets []target) error {
 	found, left := 0, 0
-	var took time.Duration
+	var took, cpu time.Duration
 	var executions uint64
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "\ntarget\texecutions\ta second\tnew inputs\ttime\tfinding")
+	fmt.Fprintln(table, "\ntarget\texecutions\ta second\tnew inputs\ttime\tcpu\tfinding")
 	for i := range targets {
 		t := &targets[i]
 		if !t.ran {
@@ -251,10 +255,11 @@ func (c *config) report(w io.Writer, targets []target) error {
 			finding = "none, but the time was too short for more than its seeds"
 		}
 		took += t.took
+		cpu += t.cpu
 		executions += t.executions
-		fmt.Fprintf(table, "%v\t%d\t%.0f\t%d\t%v\t%s\n", t, t.executions, float64(t.executions)/max(1, t.ranFor.Seconds()), t.new, t.took.Round(time.Second), finding)
+		fmt.Fprintf(table, "%v\t%d\t%.0f\t%d\t%v\t%v\t%s\n", t, t.executions, float64(t.executions)/max(1, t.ranFor.Seconds()), t.new, t.took.Round(time.Second), t.cpu.Round(time.Second), finding)
 	}
-	fmt.Fprintf(table, "%d targets\t%d\t\t\t%v\t%d\n", len(targets)-left, executions, took.Round(time.Second), found)
+	fmt.Fprintf(table, "%d targets\t%d\t\t\t%v\t%v\t%d\n", len(targets)-left, executions, took.Round(time.Second), cpu.Round(time.Second), found)
 	if err := table.Flush(); err != nil {
 		return err
 	}

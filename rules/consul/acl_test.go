@@ -14,6 +14,7 @@ import (
 
 	"weir/internal/testenv"
 	"weir/rules/kv"
+	"weir/rules/kv/kvtest"
 )
 
 func TestAMissingRightIsNamed(t *testing.T) {
@@ -63,7 +64,7 @@ func TestAMissingRightIsNamed(t *testing.T) {
 		secret := c.ACLToken(t, step.rules)
 		s := open(t, Options{Addr: c.Addr, Token: secret})
 		before, err := all.List(t.Context(), kv.Query{Prefix: "w/"})
-		must(t, err)
+		kvtest.Must(t, err)
 		err = do(s, step.do, before)
 		t.Logf("%s: %v", step.remark, err)
 		if step.needs == "" {
@@ -74,7 +75,7 @@ func TestAMissingRightIsNamed(t *testing.T) {
 		}
 		denied(t, err, secret, step.needs+" is needed", c.Addr)
 		after, err := all.List(t.Context(), kv.Query{Prefix: "w/"})
-		must(t, err)
+		kvtest.Must(t, err)
 		if before.Index != after.Index {
 			t.Errorf("%s: something was written", step.remark)
 		}
@@ -96,7 +97,7 @@ func do(s *Store, what string, now kv.Listing) (err error) {
 	case "list nothing":
 		_, err = s.List(context.Background(), kv.Query{Prefix: "w/empty/"})
 	case "wait":
-		_, err = s.List(context.Background(), kv.Query{Prefix: "w/rules/", Since: 1, Wait: never, Stale: true})
+		_, err = s.List(context.Background(), kv.Query{Prefix: "w/rules/", Since: 1, Wait: kvtest.Never, Stale: true})
 	case "put":
 		err = commit(op(kv.Put, "1", kv.AnyVersion, "new"))
 	case "put two":
@@ -126,7 +127,7 @@ func denied(t testing.TB, err error, secret string, says ...string) {
 		t.Errorf("%v, want %v", err, kv.ErrDenied)
 		return
 	}
-	wants(t, err, says...)
+	kvtest.Wants(t, err, says...)
 	if strings.Contains(err.Error(), secret) {
 		t.Errorf("the error shows the token: %v", err)
 	}
@@ -157,14 +158,14 @@ func TestWithoutATokenAMissingRightIsNamedToo(t *testing.T) {
 func allowAnonymous(t testing.TB, c *testenv.Consul, rules string) {
 	t.Helper()
 	admin, err := newClient(Options{Addr: c.Addr, Token: c.Token})
-	must(t, err)
+	kvtest.Must(t, err)
 	defer admin.close()
 	policy, _, err := admin.ACL().PolicyCreate(&consulapi.ACLPolicy{Name: fmt.Sprintf("anonymous-%d", time.Now().UnixNano()), Rules: rules}, nil)
-	must(t, err)
+	kvtest.Must(t, err)
 	_, _, err = admin.ACL().TokenUpdate(&consulapi.ACLToken{
 		AccessorID: "00000000-0000-0000-0000-000000000002", Policies: []*consulapi.ACLLink{{ID: policy.ID}},
 	}, nil)
-	must(t, err)
+	kvtest.Must(t, err)
 }
 
 func TestARightOfItsOwnForListsIsNamed(t *testing.T) {
@@ -197,22 +198,22 @@ func TestATokenFileThatIsRotatedIsTakenUp(t *testing.T) {
 	c := testenv.StartConsul(t, testenv.ConsulOptions{ACL: true})
 	c.Put(t, "w/rules/1", "one")
 	file := filepath.Join(t.TempDir(), "token")
-	must(t, os.WriteFile(file, []byte("11111111-2222-4333-8444-555555555555\n"), 0o600))
+	kvtest.Must(t, os.WriteFile(file, []byte("11111111-2222-4333-8444-555555555555\n"), 0o600))
 	s := open(t, Options{Addr: c.Addr, TokenFile: file, Token: "not this one"})
 	if err := do(s, "list", kv.Listing{}); !errors.Is(err, kv.ErrDenied) {
 		t.Errorf("with a wrong token: %v", err)
 	}
-	must(t, os.WriteFile(file, []byte(" "+c.ACLToken(t, `key_prefix "w/" { policy = "write" }`)+"\n"), 0o600))
+	kvtest.Must(t, os.WriteFile(file, []byte(" "+c.ACLToken(t, `key_prefix "w/" { policy = "write" }`)+"\n"), 0o600))
 	for _, what := range []string{"list", "put", "put large"} {
 		if err := do(s, what, kv.Listing{}); err != nil {
 			t.Errorf("%s after a rotation: %v", what, err)
 		}
 	}
-	must(t, os.WriteFile(file, nil, 0o600)) // while it is being replaced
+	kvtest.Must(t, os.WriteFile(file, nil, 0o600)) // while it is being replaced
 	if err := do(s, "list", kv.Listing{}); err != nil {
 		t.Errorf("with an empty file: %v", err)
 	}
-	must(t, os.Remove(file))
+	kvtest.Must(t, os.Remove(file))
 	if err := do(s, "list", kv.Listing{}); err != nil {
 		t.Errorf("without the file: %v", err)
 	}

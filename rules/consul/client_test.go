@@ -9,6 +9,7 @@ import (
 
 	"weir/internal/testenv"
 	"weir/rules/kv"
+	"weir/rules/kv/kvtest"
 )
 
 func TestURLsOfConsul(t *testing.T) {
@@ -30,7 +31,7 @@ func TestURLsOfConsul(t *testing.T) {
 		o, prefix, err := ParseURL(c.url)
 		switch {
 		case c.says != "":
-			wants(t, err, c.says)
+			kvtest.Wants(t, err, c.says)
 		case err != nil || o != (Options{Addr: c.addr, TLS: c.tls}) || prefix != c.prefix:
 			t.Errorf("%s: %+v, %q, %v", c.url, o, prefix, err)
 		}
@@ -41,7 +42,7 @@ func TestConsulsOwnEnvironmentSaysWhatOptionsDoNot(t *testing.T) {
 	c := testenv.StartConsul(t, testenv.ConsulOptions{ACL: true})
 	c.Put(t, "w/rules/1", "one")
 	file := filepath.Join(t.TempDir(), "token")
-	must(t, os.WriteFile(file, []byte(c.Token), 0o600))
+	kvtest.Must(t, os.WriteFile(file, []byte(c.Token), 0o600))
 	for _, step := range []struct {
 		remark  string
 		env     map[string]string
@@ -89,7 +90,7 @@ func TestOptionsThatCanNeverWorkAreRefusedAtOnce(t *testing.T) {
 				t.Setenv(name, value)
 			}
 			_, err := New(step.options)
-			wants(t, err, step.says)
+			kvtest.Wants(t, err, step.says)
 			if err != nil && strings.Contains(err.Error(), "secret") {
 				t.Errorf("it shows a secret: %v", err)
 			}
@@ -99,13 +100,13 @@ func TestOptionsThatCanNeverWorkAreRefusedAtOnce(t *testing.T) {
 
 func TestConsulOverTLS(t *testing.T) {
 	files, err := testenv.MakeTLSFiles(t.TempDir())
-	must(t, err)
+	kvtest.Must(t, err)
 	c := testenv.StartConsul(t, testenv.ConsulOptions{TLS: files, Config: `tls { https { verify_incoming = true } }`})
 	_, port, _ := net.SplitHostPort(c.Addr)
 	folder := t.TempDir()
 	ca, err := os.ReadFile(files.CA)
-	must(t, err)
-	must(t, os.WriteFile(filepath.Join(folder, "ca.pem"), ca, 0o600))
+	kvtest.Must(t, err)
+	kvtest.Must(t, os.WriteFile(filepath.Join(folder, "ca.pem"), ca, 0o600))
 	mine := Options{Addr: c.Addr, TLS: true, CAFile: files.CA, ClientCert: files.Cert, ClientKey: files.Key}
 	without := func(change func(*Options)) Options {
 		o := mine
@@ -137,9 +138,9 @@ func TestConsulOverTLS(t *testing.T) {
 			for name, value := range step.env {
 				t.Setenv(name, value)
 			}
-			err := put(open(t, step.options), "a/1", "1")
+			err := kvtest.Put(open(t, step.options), "a/1", "1")
 			if step.says != "" {
-				wants(t, err, step.says, port)
+				kvtest.Wants(t, err, step.says, port)
 			} else if err != nil {
 				t.Error(err)
 			}
@@ -151,7 +152,7 @@ func TestConsulOnASocket(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "consul.sock")
 	c := testenv.StartConsul(t, testenv.ConsulOptions{ACL: true, Config: `addresses { http = "127.0.0.1 unix://` + socket + `" }`})
 	t.Setenv("CONSUL_HTTP_ADDR", "unix://"+socket)
-	if err := put(open(t, Options{Token: c.Token}), "a/1", "1"); err != nil {
+	if err := kvtest.Put(open(t, Options{Token: c.Token}), "a/1", "1"); err != nil {
 		t.Error(err)
 	}
 	_, err := open(t, Options{}).List(t.Context(), kv.Query{Prefix: "a/"})

@@ -9,6 +9,7 @@ import (
 	consulapi "github.com/hashicorp/consul/api"
 
 	"weir/internal/testenv"
+	"weir/rules/kv/kvtest"
 )
 
 func TestInstancesAreThoseOfTheCatalog(t *testing.T) {
@@ -21,10 +22,10 @@ func TestInstancesAreThoseOfTheCatalog(t *testing.T) {
 		{Name: "weir", ID: "c", Address: "2001:db8::1", Port: 8083, Check: &consulapi.AgentServiceCheck{TTL: "1h", Status: "critical"}},
 		{Name: "other", ID: "d", Port: 1},
 	} {
-		must(t, s.client.Agent().ServiceRegister(&entry))
+		kvtest.Must(t, s.client.Agent().ServiceRegister(&entry))
 	}
 	got, err := s.Instances(t.Context(), "weir")
-	must(t, err)
+	kvtest.Must(t, err)
 	slices.SortFunc(got, func(a, b Instance) int { return strings.Compare(a.ID, b.ID) })
 	want := []Instance{
 		{ID: "a", Addr: "10.0.0.1:8081", HTTP: "10.0.0.2:8080", Version: "1.2.3", Passing: true},
@@ -39,5 +40,5 @@ func TestInstancesAreThoseOfTheCatalog(t *testing.T) {
 	}
 	c.Kill()
 	_, err = s.Instances(t.Context(), "weir")
-	wants(t, err, "weir", c.Addr, "connection refused")
+	kvtest.Wants(t, err, "weir", c.Addr, "connection refused")
 }

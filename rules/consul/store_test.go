@@ -24,59 +24,37 @@ func TestConsulKeepsTheContract(t *testing.T) {
 	kvtest.Run(t, func(t *testing.T) kv.Store { return open(t, Options{Addr: c.Addr}) })
 }
 
-// listing is a List that runs.
-type listing struct {
-	kv.Listing
-	err error
-}
-
-// waiting begins a List that waits for a change, and returns when it has.
-func waiting(t testing.TB, s *Store, q kv.Query) chan listing {
-	t.Helper()
-	done := make(chan listing, 1)
-	go func() {
-		l, err := s.List(context.Background(), q)
-		done <- listing{l, err}
-	}()
-	select {
-	case got := <-done:
-		t.Fatalf("it did not wait: %+v", got)
-	case <-time.After(500 * time.Millisecond):
-	}
-	return done
-}
-
 func TestAConsulThatIsKilledIsNoticedByWhoWaits(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	c := testenv.StartConsul(t, testenv.ConsulOptions{Dir: dir})
 	s := open(t, Options{Addr: c.Addr})
-	must(t, put(s, "a/1", "kept"))
-	before := list(t, s, kv.Query{Prefix: "a/"})
-	done := waiting(t, s, kv.Query{Prefix: "a/", Since: before.Index, Wait: never})
+	kvtest.Must(t, kvtest.Put(s, "a/1", "kept"))
+	before := kvtest.List(t, s, kv.Query{Prefix: "a/"})
+	done := kvtest.Wait(t, s, kv.Query{Prefix: "a/", Since: before.Index, Wait: kvtest.Never})
 	c.Kill()
 	select {
 	case got := <-done:
-		wants(t, got.err, "listing a/", c.Addr)
-	case <-time.After(bound):
+		kvtest.Wants(t, got.Err, "listing a/", c.Addr)
+	case <-time.After(kvtest.Bound):
 		t.Fatal("it still waits")
 	}
 	for _, q := range []kv.Query{
 		{Prefix: "a/"},
 		{Prefix: "a/", Stale: true},
-		{Prefix: "a/", Since: before.Index, Wait: never},
+		{Prefix: "a/", Since: before.Index, Wait: kvtest.Never},
 	} {
-		fails(t, s, q, c.Addr, "connection refused")
+		kvtest.Fails(t, s, q, c.Addr, "connection refused")
 	}
 
 	c = testenv.StartConsul(t, testenv.ConsulOptions{Dir: dir, Addr: c.Addr})
-	after := list(t, s, kv.Query{Prefix: "a/"})
-	if values(after) != "kept" || after.Index < before.Index || after.Pairs[0].Version != before.Pairs[0].Version {
+	after := kvtest.List(t, s, kv.Query{Prefix: "a/"})
+	if kvtest.Values(after) != "kept" || after.Index < before.Index || after.Pairs[0].Version != before.Pairs[0].Version {
 		t.Errorf("before %+v, with the same data %+v", before, after)
 	}
-	done = waiting(t, s, kv.Query{Prefix: "a/", Since: after.Index, Wait: never})
+	done = kvtest.Wait(t, s, kv.Query{Prefix: "a/", Since: after.Index, Wait: kvtest.Never})
 	c.Put(t, "a/1", "changed")
-	if got := <-done; got.err != nil || values(got.Listing) != "changed" {
+	if got := <-done; got.Err != nil || kvtest.Values(got.Listing) != "changed" {
 		t.Errorf("after it was back: %+v", got)
 	}
 }
@@ -86,20 +64,20 @@ func TestAConsulThatBeganAnewIsSeenByItsIndex(t *testing.T) {
 	c := testenv.StartConsul(t, testenv.ConsulOptions{})
 	s := open(t, Options{Addr: c.Addr})
 	for i := range 200 { // so that the index is ahead of what a start takes
-		must(t, put(s, "a/1", fmt.Sprint(i)))
+		kvtest.Must(t, kvtest.Put(s, "a/1", fmt.Sprint(i)))
 	}
-	before := list(t, s, kv.Query{Prefix: "a/"})
+	before := kvtest.List(t, s, kv.Query{Prefix: "a/"})
 	c.Kill()
 	c = testenv.StartConsul(t, testenv.ConsulOptions{Addr: c.Addr})
 	for _, stale := range []bool{false, true} {
-		got := list(t, s, kv.Query{Prefix: "a/", Since: before.Index, Wait: time.Second, Stale: stale})
+		got := kvtest.List(t, s, kv.Query{Prefix: "a/", Since: before.Index, Wait: time.Second, Stale: stale})
 		if len(got.Pairs) != 0 || got.Index >= before.Index {
 			t.Errorf("before, the index was %d, and of an empty store there is %+v", before.Index, got)
 		}
 	}
 	c.Put(t, "a/1", "new")
-	got := list(t, s, kv.Query{Prefix: "a/", Since: before.Index, Wait: time.Second})
-	if values(got) != "new" || got.Index >= before.Index {
+	got := kvtest.List(t, s, kv.Query{Prefix: "a/", Since: before.Index, Wait: time.Second})
+	if kvtest.Values(got) != "new" || got.Index >= before.Index {
 		t.Errorf("before, the index was %d, and of a new store there is %+v", before.Index, got)
 	}
 }
@@ -108,17 +86,17 @@ func TestAConsulThatHangsIsAnErrorSoonAfterTheWait(t *testing.T) {
 	t.Parallel()
 	c := testenv.StartConsul(t, testenv.ConsulOptions{})
 	s := open(t, Options{Addr: c.Addr})
-	must(t, put(s, "a/1", "kept"))
-	before := list(t, s, kv.Query{Prefix: "a/"})
-	done := waiting(t, s, kv.Query{Prefix: "a/", Since: before.Index, Wait: 2 * time.Second})
+	kvtest.Must(t, kvtest.Put(s, "a/1", "kept"))
+	before := kvtest.List(t, s, kv.Query{Prefix: "a/"})
+	done := kvtest.Wait(t, s, kv.Query{Prefix: "a/", Since: before.Index, Wait: 2 * time.Second})
 	signal(t, c, syscall.SIGSTOP)
 	select {
 	case got := <-done:
-		wants(t, got.err, "listing a/", c.Addr, "no answer within")
-	case <-time.After(bound):
+		kvtest.Wants(t, got.Err, "listing a/", c.Addr, "no answer within")
+	case <-time.After(kvtest.Bound):
 		t.Fatal("it still waits")
 	}
-	fails(t, s, kv.Query{Prefix: "a/", Stale: true}, c.Addr, "no answer within")
+	kvtest.Fails(t, s, kv.Query{Prefix: "a/", Stale: true}, c.Addr, "no answer within")
 
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
@@ -127,7 +105,7 @@ func TestAConsulThatHangsIsAnErrorSoonAfterTheWait(t *testing.T) {
 		t.Errorf("of who has left: %v", err)
 	}
 	signal(t, c, syscall.SIGCONT)
-	if got := list(t, s, kv.Query{Prefix: "a/"}); !strings.HasPrefix(values(got), "kept") { // what was not answered may be written now
+	if got := kvtest.List(t, s, kv.Query{Prefix: "a/"}); !strings.HasPrefix(kvtest.Values(got), "kept") { // what was not answered may be written now
 		t.Errorf("after it goes on: %+v", got)
 	}
 }
@@ -135,7 +113,7 @@ func TestAConsulThatHangsIsAnErrorSoonAfterTheWait(t *testing.T) {
 func TestAConsulWithoutALeaderSaysSo(t *testing.T) {
 	t.Parallel()
 	path, err := testenv.FindConsul()
-	must(t, err)
+	kvtest.Must(t, err)
 	addr := testenv.FreeAddr(t)
 	_, port, _ := strings.Cut(addr, ":")
 	ports := testenv.FreePorts(t, 2)
@@ -144,7 +122,7 @@ func TestAConsulWithoutALeaderSaysSo(t *testing.T) {
 		"-http-port=" + port, "-server-port=" + fmt.Sprint(ports[0]), "-serf-lan-port=" + fmt.Sprint(ports[1]),
 		"-serf-wan-port=-1", "-dns-port=-1", "-grpc-port=-1", "-grpc-tls-port=-1"}})
 	s := open(t, Options{Addr: addr})
-	fails(t, s, kv.Query{Prefix: "a/"}, addr, "No cluster leader")
+	kvtest.Fails(t, s, kv.Query{Prefix: "a/"}, addr, "No cluster leader")
 }
 
 func TestWhatIsNoConsulIsNotTakenForAnEmptyOne(t *testing.T) {
@@ -169,12 +147,12 @@ func TestWhatIsNoConsulIsNotTakenForAnEmptyOne(t *testing.T) {
 		s := open(t, Options{Addr: server.Listener.Addr().String(), Token: "secret"})
 		_, err := s.List(t.Context(), kv.Query{Prefix: "a/"})
 		t.Logf("%s: %v", name, err)
-		wants(t, err, "listing a/", server.Listener.Addr().String())
-		err = put(s, "a/1", "1")
+		kvtest.Wants(t, err, "listing a/", server.Listener.Addr().String())
+		err = kvtest.Put(s, "a/1", "1")
 		t.Logf("%s: %v", name, err)
-		wants(t, err, "a/1", server.Listener.Addr().String())
+		kvtest.Wants(t, err, "a/1", server.Listener.Addr().String())
 		large := strings.Repeat("x", limits.Value)
-		if err := put(s, "a/1", large); err == nil {
+		if err := kvtest.Put(s, "a/1", large); err == nil {
 			t.Errorf("%s: a large value was written", name)
 		}
 		server.Close()
@@ -209,13 +187,13 @@ func TestWhatConsulDoesNotTakeIsAnErrorThatSaysSo(t *testing.T) {
 		}
 		_, err := s.Commit(t.Context(), c.ops)
 		t.Logf("%s: %v", c.remark, err)
-		wants(t, err, c.says...)
+		kvtest.Wants(t, err, c.says...)
 		if errors.Is(err, kv.ErrConflict) || errors.Is(err, kv.ErrDenied) {
 			t.Errorf("%s: it is taken for another error: %v", c.remark, err)
 		}
 	}
-	if l := list(t, s, kv.Query{Prefix: "a/"}); len(l.Pairs) != 0 {
+	if l := kvtest.List(t, s, kv.Query{Prefix: "a/"}); len(l.Pairs) != 0 {
 		t.Errorf("there is %+v", l.Pairs)
 	}
-	wants(t, put(open(t, Options{Addr: c.Addr, Datacenter: "nowhere"}), "a/1", "1"), "nowhere")
+	kvtest.Wants(t, kvtest.Put(open(t, Options{Addr: c.Addr, Datacenter: "nowhere"}), "a/1", "1"), "nowhere")
 }

@@ -12,6 +12,7 @@ import (
 
 	"weir/internal/testenv"
 	"weir/rules/kv"
+	"weir/rules/kv/kvtest"
 )
 
 func TestURLsOfEtcd(t *testing.T) {
@@ -34,7 +35,7 @@ func TestURLsOfEtcd(t *testing.T) {
 		o, prefix, err := ParseURL(c.url)
 		switch {
 		case c.says != "":
-			wants(t, err, c.says)
+			kvtest.Wants(t, err, c.says)
 		case err != nil || !reflect.DeepEqual(o, Options{Endpoints: c.endpoints, TLS: c.tls}) || prefix != c.prefix:
 			t.Errorf("%s: %+v, %q, %v", c.url, o, prefix, err)
 		}
@@ -46,10 +47,10 @@ func TestURLsOfEtcd(t *testing.T) {
 func enableAuth(t testing.TB, e *testenv.Etcd, users map[string]map[string]clientv3.PermissionType) {
 	t.Helper()
 	client, err := clientv3.New(clientv3.Config{Endpoints: []string{e.Addr}})
-	must(t, err)
+	kvtest.Must(t, err)
 	defer client.Close()
 	ctx := context.Background()
-	do := func(_ any, err error) { t.Helper(); must(t, err) }
+	do := func(_ any, err error) { t.Helper(); kvtest.Must(t, err) }
 	do(client.UserAdd(ctx, "root", "root"))
 	do(client.RoleAdd(ctx, "root"))
 	do(client.UserGrantRole(ctx, "root", "root"))
@@ -115,14 +116,14 @@ func TestAMissingRightIsNamed(t *testing.T) {
 		if !errors.Is(err, kv.ErrDenied) {
 			t.Errorf("%s, %s: %v, want %v", step.user, step.do, err, kv.ErrDenied)
 		}
-		wants(t, err, step.needs, e.Addr, "user "+step.user)
+		kvtest.Wants(t, err, step.needs, e.Addr, "user "+step.user)
 	}
 	for _, what := range []string{"list", "wait", "put"} {
 		err := do(open(t, Options{Endpoints: []string{e.Addr}, User: "reader:secret"}), what)
 		if !errors.Is(err, kv.ErrDenied) || strings.Contains(err.Error(), "secret") {
 			t.Errorf("with a wrong password: %v", err)
 		}
-		wants(t, err, "the password of user reader")
+		kvtest.Wants(t, err, "the password of user reader")
 	}
 }
 
@@ -141,7 +142,7 @@ func do(s *Store, what string) (err error) {
 	case "list":
 		_, err = s.List(ctx, kv.Query{Prefix: "w/rules/"})
 	case "wait":
-		_, err = s.List(ctx, kv.Query{Prefix: "w/rules/", Since: 1, Wait: never, Stale: true})
+		_, err = s.List(ctx, kv.Query{Prefix: "w/rules/", Since: 1, Wait: kvtest.Never, Stale: true})
 	case "put":
 		err = commit(kv.Op{Kind: kv.Put, If: kv.AnyVersion, Value: []byte("new")})
 	case "put if":
@@ -159,22 +160,22 @@ func TestALoginOutlivesTheServer(t *testing.T) {
 	t.Parallel()
 	dir, addr := t.TempDir(), testenv.FreeAddr(t)
 	s := open(t, Options{Endpoints: []string{addr}, User: "both", Password: "both"}) // before it is there
-	fails(t, s, kv.Query{Prefix: "w/rules/"}, addr, "connection refused")
+	kvtest.Fails(t, s, kv.Query{Prefix: "w/rules/"}, addr, "connection refused")
 	e := testenv.StartEtcd(t, testenv.EtcdOptions{Addr: addr, Dir: dir})
 	e.Put(t, "w/rules/1", "one")
 	enableAuth(t, e, map[string]map[string]clientv3.PermissionType{"both": {"w/rules/": clientv3.PermissionType(clientv3.PermReadWrite)}})
-	before := list(t, s, kv.Query{Prefix: "w/rules/"})
-	done := waiting(t, s, kv.Query{Prefix: "w/rules/", Since: before.Index, Wait: never})
-	must(t, put(s, "w/rules/1", "two"))
-	if got := ended(t, done); values(got.Listing) != "two" {
+	before := kvtest.List(t, s, kv.Query{Prefix: "w/rules/"})
+	done := kvtest.Wait(t, s, kv.Query{Prefix: "w/rules/", Since: before.Index, Wait: kvtest.Never})
+	kvtest.Must(t, kvtest.Put(s, "w/rules/1", "two"))
+	if got := kvtest.Ended(t, done); kvtest.Values(got.Listing) != "two" {
 		t.Errorf("%+v", got)
 	}
 	e.Kill()
 	testenv.StartEtcd(t, testenv.EtcdOptions{Addr: addr, Dir: dir})
-	now := list(t, s, kv.Query{Prefix: "w/rules/"})
-	done = waiting(t, s, kv.Query{Prefix: "w/rules/", Since: now.Index, Wait: never})
-	must(t, put(s, "w/rules/1", "three"))
-	if got := ended(t, done); values(got.Listing) != "three" {
+	now := kvtest.List(t, s, kv.Query{Prefix: "w/rules/"})
+	done = kvtest.Wait(t, s, kv.Query{Prefix: "w/rules/", Since: now.Index, Wait: kvtest.Never})
+	kvtest.Must(t, kvtest.Put(s, "w/rules/1", "three"))
+	if got := kvtest.Ended(t, done); kvtest.Values(got.Listing) != "three" {
 		t.Errorf("%+v", got)
 	}
 }
@@ -182,19 +183,19 @@ func TestALoginOutlivesTheServer(t *testing.T) {
 func TestALoginThatHangsIsLetGo(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0") // which never says a word
-	must(t, err)
+	kvtest.Must(t, err)
 	defer l.Close()
 	s := open(t, Options{Endpoints: []string{l.Addr().String()}, User: "u", Password: "p"})
-	fails(t, s, kv.Query{Prefix: "a/"}, l.Addr().String())
+	kvtest.Fails(t, s, kv.Query{Prefix: "a/"}, l.Addr().String())
 	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan listing, 1)
+	done := make(chan kvtest.Listed, 1)
 	go func() {
 		l, err := s.List(ctx, kv.Query{Prefix: "a/"})
-		done <- listing{l, err}
+		done <- kvtest.Listed{Listing: l, Err: err}
 	}()
 	cancel()
-	if got := ended(t, done); !errors.Is(got.err, context.Canceled) {
-		t.Errorf("of who leaves: %v", got.err)
+	if got := kvtest.Ended(t, done); !errors.Is(got.Err, context.Canceled) {
+		t.Errorf("of who leaves: %v", got.Err)
 	}
 }
 
@@ -230,7 +231,7 @@ func TestEtcdctlsOwnEnvironmentSaysWhatOptionsDoNot(t *testing.T) {
 
 func TestOptionsThatCanNeverWorkAreRefusedAtOnce(t *testing.T) {
 	files, err := testenv.MakeTLSFiles(t.TempDir())
-	must(t, err)
+	kvtest.Must(t, err)
 	for _, step := range []struct {
 		remark  string
 		env     map[string]string
@@ -252,7 +253,7 @@ func TestOptionsThatCanNeverWorkAreRefusedAtOnce(t *testing.T) {
 				t.Setenv(name, value)
 			}
 			_, err := New(step.options)
-			wants(t, err, step.says)
+			kvtest.Wants(t, err, step.says)
 			if err != nil && strings.Contains(err.Error(), "secret") {
 				t.Errorf("it shows a secret: %v", err)
 			}
@@ -262,7 +263,7 @@ func TestOptionsThatCanNeverWorkAreRefusedAtOnce(t *testing.T) {
 
 func TestEtcdOverTLS(t *testing.T) {
 	files, err := testenv.MakeTLSFiles(t.TempDir())
-	must(t, err)
+	kvtest.Must(t, err)
 	e := testenv.StartEtcd(t, testenv.EtcdOptions{TLS: files, Args: []string{"--client-cert-auth", "--trusted-ca-file", files.CA}})
 	_, port, _ := net.SplitHostPort(e.Addr)
 	mine := Options{Endpoints: []string{e.Addr}, TLS: true, CAFile: files.CA, CertFile: files.Cert, KeyFile: files.Key}
@@ -293,10 +294,10 @@ func TestEtcdOverTLS(t *testing.T) {
 			for name, value := range step.env {
 				t.Setenv(name, value)
 			}
-			err := put(open(t, step.options), "a/1", "1")
+			err := kvtest.Put(open(t, step.options), "a/1", "1")
 			t.Log(err)
 			if step.says != "" || strings.HasPrefix(step.remark, "no ") {
-				wants(t, err, step.says, port)
+				kvtest.Wants(t, err, step.says, port)
 			} else if err != nil {
 				t.Error(err)
 			}
@@ -304,10 +305,10 @@ func TestEtcdOverTLS(t *testing.T) {
 	}
 	t.Run("by the endpoint's scheme", func(t *testing.T) {
 		t.Setenv("ETCDCTL_ENDPOINTS", "https://"+e.Addr)
-		wants(t, put(open(t, Options{}), "a/1", "1"), "certificate")
+		kvtest.Wants(t, kvtest.Put(open(t, Options{}), "a/1", "1"), "certificate")
 		for name, value := range env {
 			t.Setenv(name, value)
 		}
-		must(t, put(open(t, Options{}), "a/1", "1"))
+		kvtest.Must(t, kvtest.Put(open(t, Options{}), "a/1", "1"))
 	})
 }

@@ -28,17 +28,17 @@ func TestAnEtcdThatIsKilledIsNoticedByWhoWaits(t *testing.T) {
 	dir := t.TempDir()
 	e := testenv.StartEtcd(t, testenv.EtcdOptions{Dir: dir})
 	s := openAt(t, e)
-	must(t, put(s, "a/1", "kept"))
-	before := list(t, s, kv.Query{Prefix: "a/"})
-	done := waiting(t, s, kv.Query{Prefix: "a/", Since: before.Index, Wait: never})
+	kvtest.Must(t, kvtest.Put(s, "a/1", "kept"))
+	before := kvtest.List(t, s, kv.Query{Prefix: "a/"})
+	done := kvtest.Wait(t, s, kv.Query{Prefix: "a/", Since: before.Index, Wait: kvtest.Never})
 	e.Kill()
-	wants(t, ended(t, done).err, "listing a/", e.Addr, "connection refused")
+	kvtest.Wants(t, kvtest.Ended(t, done).Err, "listing a/", e.Addr, "connection refused")
 	for _, q := range []kv.Query{
 		{Prefix: "a/"},
 		{Prefix: "a/", Stale: true},
-		{Prefix: "a/", Since: before.Index, Wait: never},
+		{Prefix: "a/", Since: before.Index, Wait: kvtest.Never},
 	} {
-		fails(t, s, q, e.Addr, "connection refused")
+		kvtest.Fails(t, s, q, e.Addr, "connection refused")
 	}
 
 	e = testenv.StartEtcd(t, testenv.EtcdOptions{Dir: dir, Addr: e.Addr})
@@ -46,19 +46,19 @@ func TestAnEtcdThatIsKilledIsNoticedByWhoWaits(t *testing.T) {
 	for {
 		l, err := s.List(t.Context(), kv.Query{Prefix: "a/"})
 		if err == nil {
-			if values(l) != "kept" || l.Index < before.Index || l.Pairs[0].Version != before.Pairs[0].Version {
+			if kvtest.Values(l) != "kept" || l.Index < before.Index || l.Pairs[0].Version != before.Pairs[0].Version {
 				t.Errorf("before %+v, with the same data %+v", before, l)
 			}
 			break
 		}
-		if time.Since(begin) > bound {
+		if time.Since(begin) > kvtest.Bound {
 			t.Fatalf("it is not found again: %v", err)
 		}
 	}
 	t.Logf("found again after %v", time.Since(begin))
-	done = waiting(t, s, kv.Query{Prefix: "a/", Since: before.Index, Wait: never})
+	done = kvtest.Wait(t, s, kv.Query{Prefix: "a/", Since: before.Index, Wait: kvtest.Never})
 	e.Put(t, "a/1", "changed")
-	if got := ended(t, done); got.err != nil || values(got.Listing) != "changed" {
+	if got := kvtest.Ended(t, done); got.Err != nil || kvtest.Values(got.Listing) != "changed" {
 		t.Errorf("after it was back: %+v", got)
 	}
 }
@@ -70,24 +70,24 @@ func TestAnEtcdThatBeganAnewIsNoticedByWhoWaits(t *testing.T) {
 	e := testenv.StartEtcd(t, testenv.EtcdOptions{})
 	s := openAt(t, e)
 	for i := range 100 {
-		must(t, put(s, "a/1", fmt.Sprint(i)))
+		kvtest.Must(t, kvtest.Put(s, "a/1", fmt.Sprint(i)))
 	}
-	before := list(t, s, kv.Query{Prefix: "a/"})
-	done := waiting(t, s, kv.Query{Prefix: "a/", Since: before.Index, Wait: never, Stale: true})
+	before := kvtest.List(t, s, kv.Query{Prefix: "a/"})
+	done := kvtest.Wait(t, s, kv.Query{Prefix: "a/", Since: before.Index, Wait: kvtest.Never, Stale: true})
 	e.Kill()
 	e = testenv.StartEtcd(t, testenv.EtcdOptions{Addr: e.Addr})
-	if got := ended(t, done); got.err == nil && (len(got.Pairs) > 0 || got.Index >= before.Index) {
+	if got := kvtest.Ended(t, done); got.Err == nil && (len(got.Pairs) > 0 || got.Index >= before.Index) {
 		t.Errorf("before, the index was %d, and of an empty store there is %+v", before.Index, got)
 	}
 	for _, stale := range []bool{false, true} {
-		got := list(t, s, kv.Query{Prefix: "a/", Since: before.Index, Wait: never, Stale: stale})
+		got := kvtest.List(t, s, kv.Query{Prefix: "a/", Since: before.Index, Wait: kvtest.Never, Stale: stale})
 		if len(got.Pairs) > 0 || got.Index >= before.Index {
 			t.Errorf("before, the index was %d, and of an empty store there is %+v", before.Index, got)
 		}
 	}
 	e.Put(t, "a/1", "new")
-	got := list(t, s, kv.Query{Prefix: "a/", Since: before.Index, Wait: never})
-	if values(got) != "new" || got.Index >= before.Index {
+	got := kvtest.List(t, s, kv.Query{Prefix: "a/", Since: before.Index, Wait: kvtest.Never})
+	if kvtest.Values(got) != "new" || got.Index >= before.Index {
 		t.Errorf("before, the index was %d, and of a new store there is %+v", before.Index, got)
 	}
 }
@@ -96,17 +96,17 @@ func TestAnEtcdThatHangsIsAnErrorSoonAfterTheWait(t *testing.T) {
 	t.Parallel()
 	e := testenv.StartEtcd(t, testenv.EtcdOptions{})
 	s := openAt(t, e)
-	must(t, put(s, "a/1", "kept"))
-	before := list(t, s, kv.Query{Prefix: "a/"})
-	long := waiting(t, s, kv.Query{Prefix: "a/", Since: before.Index, Wait: never})
-	done := waiting(t, s, kv.Query{Prefix: "a/", Since: before.Index, Wait: 2 * time.Second})
+	kvtest.Must(t, kvtest.Put(s, "a/1", "kept"))
+	before := kvtest.List(t, s, kv.Query{Prefix: "a/"})
+	long := kvtest.Wait(t, s, kv.Query{Prefix: "a/", Since: before.Index, Wait: kvtest.Never})
+	done := kvtest.Wait(t, s, kv.Query{Prefix: "a/", Since: before.Index, Wait: 2 * time.Second})
 	signal(t, e, syscall.SIGSTOP)
-	wants(t, ended(t, done).err, "listing a/", e.Addr)
-	fails(t, s, kv.Query{Prefix: "a/", Stale: true}, e.Addr)
-	fails(t, s, kv.Query{Prefix: "a/", Since: before.Index, Wait: never}, e.Addr)
-	wants(t, ended(t, long).err, "listing a/", e.Addr) // also before its wait is over, by a ping
+	kvtest.Wants(t, kvtest.Ended(t, done).Err, "listing a/", e.Addr)
+	kvtest.Fails(t, s, kv.Query{Prefix: "a/", Stale: true}, e.Addr)
+	kvtest.Fails(t, s, kv.Query{Prefix: "a/", Since: before.Index, Wait: kvtest.Never}, e.Addr)
+	kvtest.Wants(t, kvtest.Ended(t, long).Err, "listing a/", e.Addr) // also before its wait is over, by a ping
 	fresh := openAt(t, e)
-	fails(t, fresh, kv.Query{Prefix: "a/"}, e.Addr)
+	kvtest.Fails(t, fresh, kv.Query{Prefix: "a/"}, e.Addr)
 
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
@@ -116,10 +116,10 @@ func TestAnEtcdThatHangsIsAnErrorSoonAfterTheWait(t *testing.T) {
 	signal(t, e, syscall.SIGCONT)
 	for begin := time.Now(); ; {
 		l, err := s.List(t.Context(), kv.Query{Prefix: "a/1"})
-		if err == nil && values(l) == "kept" {
+		if err == nil && kvtest.Values(l) == "kept" {
 			break
 		}
-		if time.Since(begin) > bound {
+		if time.Since(begin) > kvtest.Bound {
 			t.Fatalf("after it goes on: %+v, %v", l, err)
 		}
 	}
@@ -129,24 +129,24 @@ func TestHistoryThatWasCompactedIsNoHindrance(t *testing.T) {
 	t.Parallel()
 	e := testenv.StartEtcd(t, testenv.EtcdOptions{})
 	s := openAt(t, e)
-	must(t, put(s, "a/1", "old"))
-	before := list(t, s, kv.Query{Prefix: "a/"})
+	kvtest.Must(t, kvtest.Put(s, "a/1", "old"))
+	before := kvtest.List(t, s, kv.Query{Prefix: "a/"})
 	for range 10 {
-		must(t, put(s, "a/1", "new"))
+		kvtest.Must(t, kvtest.Put(s, "a/1", "new"))
 	}
-	now := list(t, s, kv.Query{Prefix: "a/"})
+	now := kvtest.List(t, s, kv.Query{Prefix: "a/"})
 	client, err := clientv3.New(clientv3.Config{Endpoints: []string{e.Addr}})
-	must(t, err)
+	kvtest.Must(t, err)
 	defer client.Close()
 	_, err = client.Compact(t.Context(), int64(now.Index))
-	must(t, err)
-	if got := list(t, s, kv.Query{Prefix: "a/", Since: before.Index, Wait: never}); values(got) != "new" {
+	kvtest.Must(t, err)
+	if got := kvtest.List(t, s, kv.Query{Prefix: "a/", Since: before.Index, Wait: kvtest.Never}); kvtest.Values(got) != "new" {
 		t.Errorf("from what is compacted: %+v", got)
 	}
-	done := waiting(t, s, kv.Query{Prefix: "a/", Since: now.Index, Wait: never})
-	must(t, put(s, "b/1", "elsewhere"))
-	must(t, put(s, "a/1", "newer"))
-	if got := ended(t, done); values(got.Listing) != "newer" {
+	done := kvtest.Wait(t, s, kv.Query{Prefix: "a/", Since: now.Index, Wait: kvtest.Never})
+	kvtest.Must(t, kvtest.Put(s, "b/1", "elsewhere"))
+	kvtest.Must(t, kvtest.Put(s, "a/1", "newer"))
+	if got := kvtest.Ended(t, done); kvtest.Values(got.Listing) != "newer" {
 		t.Errorf("after what is compacted: %+v", got)
 	}
 }
@@ -157,29 +157,29 @@ func TestOneEndpointOfSeveralMayBeAway(t *testing.T) {
 	away := testenv.FreeAddr(t)
 	for _, endpoints := range [][]string{{away, e.Addr}, {e.Addr, away}} {
 		s := open(t, Options{Endpoints: endpoints})
-		must(t, put(s, "a/1", "x"))
-		before := list(t, s, kv.Query{Prefix: "a/"})
-		done := waiting(t, s, kv.Query{Prefix: "a/", Since: before.Index, Wait: never})
-		must(t, put(s, "a/1", "y"))
-		if got := ended(t, done); values(got.Listing) != "y" {
+		kvtest.Must(t, kvtest.Put(s, "a/1", "x"))
+		before := kvtest.List(t, s, kv.Query{Prefix: "a/"})
+		done := kvtest.Wait(t, s, kv.Query{Prefix: "a/", Since: before.Index, Wait: kvtest.Never})
+		kvtest.Must(t, kvtest.Put(s, "a/1", "y"))
+		if got := kvtest.Ended(t, done); kvtest.Values(got.Listing) != "y" {
 			t.Errorf("%v: %+v", endpoints, got)
 		}
 	}
 	e.Kill()
-	fails(t, open(t, Options{Endpoints: []string{away, e.Addr}}), kv.Query{Prefix: "a/"}, away+","+e.Addr, "connection refused")
+	kvtest.Fails(t, open(t, Options{Endpoints: []string{away, e.Addr}}), kv.Query{Prefix: "a/"}, away+","+e.Addr, "connection refused")
 }
 
 func TestAnEtcdThatHasLostItsClusterSaysSo(t *testing.T) {
 	t.Parallel()
 	path, err := testenv.FindEtcd()
-	must(t, err)
+	kvtest.Must(t, err)
 	addr, peer := testenv.FreeAddr(t), "http://"+testenv.FreeAddr(t)
 	nobody := "http://" + testenv.FreeAddr(t)
 	testenv.Start(t, testenv.Program{Path: path, Addr: addr, Args: []string{
 		"--name", "one", "--data-dir", t.TempDir(), "--listen-client-urls", "http://" + addr, "--advertise-client-urls", "http://" + addr,
 		"--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer, "--initial-cluster", "one=" + peer + ",two=" + nobody,
 		"--logger", "zap", "--log-level", "error"}, Env: []string{"ETCD_UNSUPPORTED_ARCH=" + runtime.GOARCH}})
-	fails(t, open(t, Options{Endpoints: []string{addr}}), kv.Query{Prefix: "a/"}, addr)
+	kvtest.Fails(t, open(t, Options{Endpoints: []string{addr}}), kv.Query{Prefix: "a/"}, addr)
 }
 
 func TestWhatEtcdDoesNotTakeIsAnErrorThatSaysSo(t *testing.T) {
@@ -206,12 +206,12 @@ func TestWhatEtcdDoesNotTakeIsAnErrorThatSaysSo(t *testing.T) {
 	} {
 		_, err := s.Commit(t.Context(), c.ops)
 		t.Logf("%s: %v", c.remark, err)
-		wants(t, err, c.says, e.Addr)
+		kvtest.Wants(t, err, c.says, e.Addr)
 		if errors.Is(err, kv.ErrConflict) || errors.Is(err, kv.ErrDenied) {
 			t.Errorf("%s: it is taken for another error: %v", c.remark, err)
 		}
 	}
-	if l := list(t, s, kv.Query{Prefix: "a/"}); len(l.Pairs) != 0 {
+	if l := kvtest.List(t, s, kv.Query{Prefix: "a/"}); len(l.Pairs) != 0 {
 		t.Errorf("there is %+v", l.Pairs)
 	}
 }
@@ -220,10 +220,10 @@ func TestAStoreThatIsClosedLetsGoOfWhoWaits(t *testing.T) {
 	t.Parallel()
 	e := testenv.StartEtcd(t, testenv.EtcdOptions{})
 	s := openAt(t, e)
-	must(t, put(s, "a/1", "x"))
-	done := waiting(t, s, kv.Query{Prefix: "a/", Since: list(t, s, kv.Query{Prefix: "a/"}).Index, Wait: never})
-	must(t, s.Close())
-	wants(t, ended(t, done).err, "listing a/")
-	wants(t, put(s, "a/1", "y"), "closed")
-	must(t, s.Close())
+	kvtest.Must(t, kvtest.Put(s, "a/1", "x"))
+	done := kvtest.Wait(t, s, kv.Query{Prefix: "a/", Since: kvtest.List(t, s, kv.Query{Prefix: "a/"}).Index, Wait: kvtest.Never})
+	kvtest.Must(t, s.Close())
+	kvtest.Wants(t, kvtest.Ended(t, done).Err, "listing a/")
+	kvtest.Wants(t, kvtest.Put(s, "a/1", "y"), "closed")
+	kvtest.Must(t, s.Close())
 }

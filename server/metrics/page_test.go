@@ -6,6 +6,8 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"weir/internal/golden"
 )
 
 var update = flag.Bool("update", false, "write the table of docs/metrics.md anew")
@@ -25,15 +27,7 @@ func TestTheMetricsPageIsUpToDate(t *testing.T) {
 	if !found || !ended {
 		t.Fatalf("%s has no %q and %q", metricsPage, begin, end)
 	}
-	want := before + begin + ": go test ./server/metrics -run MetricsPage -update -->\n\n" + tableText() + "\n" + end + after
-	if *update {
-		if err := os.WriteFile(metricsPage, []byte(want), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if want != string(text) && !*update {
-		t.Errorf("%s is not what the code does; write it anew with -update", metricsPage)
-	}
+	golden.Check(t, metricsPage, before+begin+": go test ./server/metrics -run MetricsPage -update -->\n\n"+tableText()+"\n"+end+after, *update)
 }
 
 func tableText() string {
