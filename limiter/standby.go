@@ -3,16 +3,25 @@ package limiter
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 )
 
 // Standby decides for a store that is away, each hit by its failure policy: with
 // FailLocal by counters in this process, which begin from what the store last
 // said of them. What it charges is not told to the store later.
-type Standby struct{ memory *Memory }
+type Standby struct {
+	memory *Memory
+	heard  [shards][hearers]time.Duration // since memory.start: when Learn was last called for some counters; under the shards' locks
+}
+
+// hearers is into how many parts a shard's counters are told apart by when the store
+// was heard of. Counters of one part are taken for asked at the same time more often
+// than they are.
+const hearers = 64
 
 // NewStandby returns a Standby that knows of no counters yet.
-func NewStandby(opts MemoryOptions) *Standby { return &Standby{NewMemory(opts)} }
+func NewStandby(opts MemoryOptions) *Standby { return &Standby{memory: NewMemory(opts)} }
 
 // Run sweeps every interval until the context ends.
 func (s *Standby) Run(ctx context.Context, interval time.Duration) { s.memory.Run(ctx, interval) }
@@ -83,17 +92,20 @@ func (h Hit) byPolicy(i int) Hit {
 	return h
 }
 
-// Learn takes over what the store said of the hits' counters, of those that it may
-// have to decide (FailLocal) or that Left may be asked for (FixedWindow). How their use
-// is spread over time is not known, and taken as all of it at now.
-func (s *Standby) Learn(hits []Hit, decisions []Decision, now time.Time) {
+// Learn takes over what the store, asked at that time, said of the hits' counters, of
+// those that it may have to decide (FailLocal) or that Left may be asked for
+// (FixedWindow). How their use is spread over time is not known, and taken as all of it
+// at that time. Of answers to what was asked at the same time, whose order is not
+// known, the one with the most use counts.
+func (s *Standby) Learn(hits []Hit, decisions []Decision, asked time.Time) {
+	told := time.Since(s.memory.start)
 	for i := range hits {
 		h := &hits[i]
 		if h.Limit.Requests == 0 || h.OnFailure != FailLocal && h.Limit.Algorithm != FixedWindow {
 			continue
 		}
 		used := h.Limit.capacity() - int64(min(decisions[i].Remaining, uint64(h.Limit.capacity())))
-		s.memory.put(h, used, now)
+		s.put(h, used, asked, told)
 	}
 }
 
@@ -110,29 +122,48 @@ func (s *Standby) Left(h *Hit, now time.Time) (left uint64, known bool) {
 }
 
 // put makes used what a counter holds. One that finds no room is left out.
-func (m *Memory) put(h *Hit, used int64, now time.Time) {
-	l := &h.Limit
-	t := l.ticks(now)
+func (s *Standby) put(h *Hit, used int64, asked time.Time, told time.Duration) {
+	m, l := s.memory, &h.Limit
+	t := l.ticks(asked)
 	f := l.Algorithm.functions()
 	state, at, _ := f.advance(State{}, l, t)
 	state = state.holding(used, l, t)
 	expires := f.expires(state, l, at) * int64(l.Window.unit()/time.Microsecond)
 
 	d := m.digest(h.Key)
-	s := &m.shards[d.shard()]
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	added := s.table(d).put(d, record{state.Time, state.Used, state.Previous, roundUp(expires)})
+	shard := &m.shards[d.shard()]
+	shard.mu.Lock()
+	defer shard.mu.Unlock()
+	heard := &s.heard[d.shard()][d[1]%hearers]
+	late := asked.Sub(m.start) < *heard
+	*heard = max(*heard, told)
+	if late && shard.usesMore(d, l, used, t) {
+		return
+	}
+	added := shard.table(d).put(d, record{state.Time, state.Used, state.Previous, roundUp(expires)})
 	if added && (used == 0 || m.count.Add(1) > int64(m.opts.MaxCounters)) {
-		s.table(d).remove(d)
+		shard.table(d).remove(d)
 		if used > 0 {
 			m.count.Add(-1)
 		}
 		return
 	}
 	if l.Algorithm == SlidingWindowLog {
-		s.logs[d] = append(s.logs[d][:0], LogEntry{t, used})
+		shard.logs[d] = append(shard.logs[d][:0], LogEntry{t, used})
 	}
+}
+
+// usesMore tells whether the counter holds as much use at t as another answer told, or
+// is in a later window. The lock is held.
+func (s *shard) usesMore(d digest, l *Limit, used, t int64) bool {
+	held, _ := s.state(d)
+	if held.Time > t && (l.Algorithm == FixedWindow || l.Algorithm == SlidingWindowCounter) {
+		return true
+	}
+	held.Log = slices.Clone(held.Log)
+	f := l.Algorithm.functions()
+	held, at, _ := f.advance(held, l, t)
+	return f.used(held, l, at) >= used
 }
 
 // state is what a counter holds now, if it is held.

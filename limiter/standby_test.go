@@ -45,6 +45,55 @@ func TestStandbyBeginsFromWhatItLastSaw(t *testing.T) {
 	}
 }
 
+// Answers that were under way together may come in any order.
+func TestStandbyTakesTheMostUseOfAnswersThatWereUnderWayTogether(t *testing.T) {
+	for a := range Algorithm(5) {
+		l := Limit{Requests: 10, Window: Window{Length: time.Hour}, Algorithm: a}
+		switch a {
+		case TokenBucket:
+			l.Burst = 10
+		case LeakyBucket:
+			l.Queue = 9
+		}
+		now := time.Now().Truncate(time.Hour).Add(time.Minute)
+		s := NewStandby(MemoryOptions{Now: func() time.Time { return now }})
+		s.memory.start = now.Add(-time.Hour)
+		h := Hit{Key: Key("counter"), Limit: l, Cost: 1, MaxDelay: NoDeadline}
+		learn := func(remaining uint64, asked, told time.Duration) {
+			s.put(&h, int64(10-remaining), s.memory.start.Add(asked), told)
+		}
+		left := func() (n int) {
+			for clone := h; decideAway(t, s, clone)[0].Allowed; n++ {
+			}
+			return n
+		}
+		learn(7, time.Hour, time.Hour+20)
+		learn(4, time.Hour+1, time.Hour+21)
+		learn(6, time.Hour+2, time.Hour+22)
+		if n := left(); n != 4 {
+			t.Errorf("%v: %d pass of the 4 that one of three answers told were left", a, n)
+		}
+		learn(6, time.Hour+23, time.Hour+30)
+		if n := left(); n != 6 {
+			t.Errorf("%v: %d pass of the 6 that a later answer told were left", a, n)
+		}
+	}
+}
+
+func TestStandbyKeepsToTheLaterWindowOfAnswersThatWereUnderWayTogether(t *testing.T) {
+	for _, a := range []Algorithm{FixedWindow, SlidingWindowCounter} {
+		end := time.Now().Truncate(time.Hour)
+		s := NewStandby(MemoryOptions{Now: func() time.Time { return end }})
+		s.memory.start = end.Add(-time.Hour)
+		h := Hit{Key: Key("counter"), Limit: Limit{Requests: 10, Window: Window{Length: time.Hour}, Algorithm: a}, Cost: 8}
+		s.put(&h, 3, end, time.Hour+20)
+		s.put(&h, 9, end.Add(-1), time.Hour+21) // asked before, and answered after
+		if decideAway(t, s, h)[0].Allowed {
+			t.Errorf("%v: what was used in this window is forgotten for an answer of the last", a)
+		}
+	}
+}
+
 // An instance may meet a counter once that others have used: what Redis said of it
 // then is known in an outage, and what it says in the next window too.
 func TestStandbyKnowsALargeLimitThatItMetOnce(t *testing.T) {

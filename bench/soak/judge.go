@@ -45,6 +45,7 @@ type measure struct {
 	unit  float64 // what it is divided by to be told
 	label string  // of the unit
 	bound Bound
+	saw   bool // goes up and down like a saw: its teeth are judged
 	of    func(Process) float64
 }
 
@@ -53,12 +54,12 @@ const mb = 1 << 20
 // measures have bounds that a busy machine keeps: what lives goes up and down by
 // some, and a process keeps memory that it may need again.
 var measures = []measure{
-	{"RSS", mb, " MB", Bound{16 * mb, 0.20}, func(p Process) float64 { return p.RSS }},
-	{"live heap", mb, " MB", Bound{3 * mb, 0.15}, func(p Process) float64 { return p.Heap }},
-	{"goroutines", 1, "", Bound{50, 0.15}, func(p Process) float64 { return p.Goroutines }},
-	{"open files", 1, "", Bound{20, 0.15}, func(p Process) float64 { return p.Files }},
-	{"series of /metrics", 1, "", Bound{40, 0.05}, func(p Process) float64 { return p.Series }},
-	{"counters in memory", 1, "", Bound{2000, 0.50}, func(p Process) float64 { return p.Counters }},
+	{"RSS", mb, " MB", Bound{16 * mb, 0.20}, true, func(p Process) float64 { return p.RSS }},
+	{"live heap", mb, " MB", Bound{3 * mb, 0.15}, false, func(p Process) float64 { return p.Heap }},
+	{"goroutines", 1, "", Bound{50, 0.15}, false, func(p Process) float64 { return p.Goroutines }},
+	{"open files", 1, "", Bound{20, 0.15}, false, func(p Process) float64 { return p.Files }},
+	{"series of /metrics", 1, "", Bound{40, 0.05}, false, func(p Process) float64 { return p.Series }},
+	{"counters in memory", 1, "", Bound{2000, 0.50}, false, func(p Process) float64 { return p.Counters }},
 }
 
 // Slower is how many times as long the slowest of a thousand may take in the last
@@ -79,6 +80,9 @@ func Judge(samples []Sample, names []string, loose float64) []string {
 	var found []string
 	half := samples[len(samples)/2:]
 	check := func(who string, m measure, of func(Sample) float64) {
+		if m.saw {
+			of = teeth(half, of)
+		}
 		if begin, growth := trend(half, of); growth > loose*max(m.bound.More, m.bound.Share*begin) {
 			found = append(found, fmt.Sprintf("%s: %s grew by %.1f%s in %v, from %.1f%s", who, m.name,
 				growth/m.unit, m.label, (half[len(half)-1].At-half[0].At).Round(time.Second), begin/m.unit, m.label))
@@ -98,6 +102,20 @@ func Judge(samples []Sample, names []string, loose float64) []string {
 		found = append(found, fmt.Sprintf("p99.9 was %v in the first quarter, and %v in the last", first.Round(10*time.Microsecond), last.Round(10*time.Microsecond)))
 	}
 	return found
+}
+
+// tooth is how many samples surely have a tooth of a saw in them.
+const tooth = 5
+
+// teeth is of each sample the most that it and those after it had.
+func teeth(samples []Sample, of func(Sample) float64) func(Sample) float64 {
+	most := make(map[time.Duration]float64, len(samples))
+	for i := range samples {
+		for _, s := range samples[min(i, max(0, len(samples)-tooth)):min(i+tooth, len(samples))] {
+			most[samples[i].At] = max(most[samples[i].At], of(s))
+		}
+	}
+	return func(s Sample) float64 { return most[s.At] }
 }
 
 // trend draws a line through the samples by the median of the slopes between all

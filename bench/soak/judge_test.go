@@ -46,6 +46,10 @@ func TestWhatGrowsIsFoundAndNoiseIsNot(t *testing.T) {
 		{"Redis fills", "Redis: memory grew", func(s *Sample, x float64) { s.RedisMemory += 15 * mb * x }},
 		{"slower and slower", "p99.9 was", func(s *Sample, x float64) { s.P999 += time.Duration(x * float64(time.Second)) }},
 		{"growth in the first half that has ended", "", func(s *Sample, x float64) { s.Processes[0].Heap += 30 * mb * min(x, 0.5) }},
+		{"memory that is given back and taken again, and less often in the end", "", func(s *Sample, x float64) {
+			low := 45 + 50*max(0, 2*x-1)
+			s.Processes[0].RSS = (low + (105-low)*float64(int(240*x)*37%60)/60) * mb
+		}},
 		{"what shrinks", "", func(s *Sample, x float64) { s.Processes[0].RSS -= 30 * mb * x }},
 		{"slow as ever", "", func(s *Sample, _ float64) { s.P999 *= 100 }},
 	} {

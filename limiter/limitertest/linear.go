@@ -21,10 +21,15 @@ import (
 
 // LinearFactor is how many times longer histories are checked for: by
 // WEIR_LINEAR in the environment, 1 without it.
-func LinearFactor() int {
-	n, err := strconv.Atoi(os.Getenv("WEIR_LINEAR"))
-	if err != nil || n < 1 {
+func LinearFactor(t testing.TB) int {
+	t.Helper()
+	text := os.Getenv("WEIR_LINEAR")
+	if text == "" {
 		return 1
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 {
+		t.Fatalf("WEIR_LINEAR (LINEAR of make linear) is %q, and should be a whole number from 1 on", text)
 	}
 	return n
 }
@@ -302,7 +307,7 @@ func (l *Load) call(r *rand.Rand, name string) (c Call) {
 func (l *Load) Linear(t testing.TB, name string, histories int, m porcupine.Model) {
 	t.Helper()
 	ops, passed := 0, 0
-	for n := range histories * LinearFactor() {
+	for n := range histories * LinearFactor(t) {
 		h := l.Run(t, fmt.Sprint(name, " ", n, " "), uint64(n))
 		for _, op := range h.Operations() {
 			ops++

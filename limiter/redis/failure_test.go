@@ -3,6 +3,7 @@ package redis
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -33,6 +34,41 @@ func signal(t testing.TB, r *testenv.Redis, sig syscall.Signal) {
 	if err := r.Signal(sig); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// Answers come in any order; what is known of a counter is the most use of them.
+func TestWithoutRedisNoMorePassesThanWasLeftAfterHitsAtOnce(t *testing.T) {
+	t.Parallel()
+	r := testenv.StartRedis(t, testenv.RedisOptions{})
+	s := openURL(t, Options{URL: "redis://" + r.Addr, Timeout: 5 * time.Second, Events: Events{Failed: ignored}})
+	const limit, before, counters = 1000, 400, 10
+	limits := perAlgorithm(limit, limiter.MaxWindow)
+	each := func(do func(h limiter.Hit)) {
+		for _, l := range limits {
+			for n := range counters {
+				do(hit(fmt.Sprint(l.Algorithm, n), l, 1))
+			}
+		}
+	}
+	each(func(h limiter.Hit) {
+		var all sync.WaitGroup
+		for range before {
+			all.Go(func() { decide(t, s, h) })
+		}
+		all.Wait()
+	})
+	r.Kill()
+	each(func(h limiter.Hit) {
+		passed := 0
+		for range limit + 1 {
+			if decide(t, s, h)[0].Allowed {
+				passed++
+			}
+		}
+		if passed != limit-before {
+			t.Errorf("%s: %d passed without Redis, and %d were left", h.Key, passed, limit-before)
+		}
+	})
 }
 
 func TestFailurePoliciesDecideWhileRedisIsAway(t *testing.T) {

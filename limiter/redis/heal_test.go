@@ -6,6 +6,8 @@ import (
 	"sync/atomic"
 	"testing"
 
+	goredis "github.com/redis/go-redis/v9"
+
 	"weir/internal/testenv"
 	"weir/limiter"
 )
@@ -28,6 +30,14 @@ var foreign = []struct{ name, command string }{
 	{"a stream", "XADD K * a b"},
 }
 
+// words are the command's, on that key.
+func words(command, key string) (words []string) {
+	for _, w := range strings.Fields(command) {
+		words = append(words, strings.NewReplacer("K", key, "|", "").Replace(w))
+	}
+	return words
+}
+
 func TestForeignContentUnderAKeyHeals(t *testing.T) {
 	t.Parallel()
 	r := testenv.StartRedis(t, testenv.RedisOptions{})
@@ -43,11 +53,7 @@ func TestForeignContentUnderAKeyHeals(t *testing.T) {
 				for _, f := range foreign {
 					healed.Store(0)
 					key := s.naming.Counter(limiter.Key(f.name), nil)
-					var words []string
-					for _, w := range strings.Fields(f.command) {
-						words = append(words, strings.NewReplacer("K", key, "|", "").Replace(w))
-					}
-					r.MustDo(t, words...)
+					r.MustDo(t, words(f.command, key)...)
 					h := hit(f.name, l, 1)
 					hits := []limiter.Hit{h}
 					if several {
@@ -121,5 +127,25 @@ func TestAKeyWithoutATimeToLiveHeals(t *testing.T) {
 				t.Errorf("%s: %d keys were told to have healed", name, n)
 			}
 		}
+	}
+}
+
+// A script that fails on one key says nothing of Redis, which decides the others.
+func TestAScriptThatFailsOnAKeyOpensNoBreaker(t *testing.T) {
+	t.Parallel()
+	r := testenv.StartRedis(t, testenv.RedisOptions{})
+	s := open(t, r.Addr, Options{}, nil)
+	r.MustDo(t, "SET", "K", "text")
+	c := goredis.NewClient(&goredis.Options{Addr: r.Addr})
+	defer c.Close()
+	err := c.Eval(t.Context(), "return redis.call('INCRBY', KEYS[1], 1)", []string{"K"}).Err()
+	if !isERR(err) {
+		t.Fatalf("%v, want an ERR of a script", err)
+	}
+	for range 100 {
+		s.blame(err)
+	}
+	if !s.Healthy() {
+		t.Errorf("the breaker is open after %v", err)
 	}
 }

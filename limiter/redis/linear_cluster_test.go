@@ -114,7 +114,7 @@ func TestOnAClusterOnlyWhatIsNotGivenBackYetIsSeen(t *testing.T) {
 		limits := linearLimits(a, limiter.Window{Length: limiter.MaxWindow})[:2]
 		one := limitertest.Load{Stores: stores, Limits: limits, Costs: 3, Looks: true, Refunds: true, Resets: true}
 		one.Linear(t, "one counter "+a.String(), 3, limitertest.Model(limiter.Options{}, limitertest.AgreeInCounts))
-		seen, histories := 0, 6*limitertest.LinearFactor()
+		seen, histories := 0, 6*limitertest.LinearFactor(t)
 		for n := range histories {
 			name := fmt.Sprintf("%v %d ", a, n)
 			load := limitertest.Load{Stores: stores, Limits: limits, Costs: 3, Looks: true, Pairs: true, Clients: 6, Calls: 6}
@@ -206,7 +206,7 @@ func TestASlotThatMovesIsLinearizable(t *testing.T) {
 	}
 	model := limitertest.Model(limiter.Options{}, limitertest.AgreeInCounts)
 	lost, ops := 0, 0
-	for n := range limitertest.LinearFactor() {
+	for n := range limitertest.LinearFactor(t) {
 		for a := limiter.FixedWindow; a <= limiter.SlidingWindowCounter; a++ {
 			name := fmt.Sprintf("moves %v %d ", a, n)
 			load := limitertest.Load{

@@ -97,7 +97,7 @@ func TestOfPlainHitsNothingIsSeenButWhatStandsUntilTakenBack(t *testing.T) {
 	strict := limitertest.Model(limiter.Options{}, limitertest.AgreeInCounts)
 	limits := []limiter.Limit{perYear(6), perYear(6), perYear(6), perYear(8)}
 	load := limitertest.Load{Stores: all, Limits: limits, Costs: 2, Looks: true, Refunds: true, Resets: true, Clients: 6, Calls: 6}
-	seen, histories := 0, 60*limitertest.LinearFactor()
+	seen, histories := 0, 60*limitertest.LinearFactor(t)
 	for n := range histories {
 		h := load.Run(t, fmt.Sprint("standing ", n), uint64(n))
 		if h.Check(t, strict) {
@@ -118,7 +118,7 @@ func TestByDefaultPlainHitsAreHardlyEverSeen(t *testing.T) {
 	r := testenv.StartRedis(t, testenv.RedisOptions{})
 	all, stores := linearStores(t, 3, r.Addr, Options{}, nil)
 	strict := limitertest.Model(limiter.Options{}, limitertest.AgreeInCounts)
-	seen, histories := 0, 20*limitertest.LinearFactor()
+	seen, histories := 0, 20*limitertest.LinearFactor(t)
 	for n := range histories {
 		name := fmt.Sprint("default ", n, " ")
 		limit := perYear(plainSpare + 30)
@@ -226,7 +226,7 @@ func TestAResetUnderLoadBeginsTheLimitAnewOnce(t *testing.T) {
 	_, stores := linearStores(t, 3, r.Addr, Options{}, nil)
 	const limit, clients = 400, 24
 	most := 0
-	for round := range 10 * limitertest.LinearFactor() {
+	for round := range 10 * limitertest.LinearFactor(t) {
 		h := hit(fmt.Sprint("reset ", round), perYear(limit), 1)
 		var passed atomic.Int64
 		var calling sync.WaitGroup

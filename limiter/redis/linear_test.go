@@ -157,7 +157,7 @@ func TestLostAnswersAreLinearizable(t *testing.T) {
 			Stores: all, Limits: linearLimits(a, limiter.Window{Length: limiter.MaxWindow}), Clients: 6,
 			Costs: 3, Looks: true, Refunds: true, Pairs: true, Policy: limiter.FailError,
 		}
-		for n := range 6 * limitertest.LinearFactor() {
+		for n := range 6 * limitertest.LinearFactor(t) {
 			for _, s := range stores {
 				await(t, "Redis decides", s.Healthy)
 			}

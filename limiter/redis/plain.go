@@ -56,7 +56,7 @@ func (s *Store) askFixed(ctx context.Context, r *request, hits []limiter.Hit, no
 			back := *h
 			back.MaxDelay = h.Limit.Duration(max(sum, 0) / windowCounts) // in the place of the script's patience
 			script, hits = &s.scripts.fixedBack, []limiter.Hit{back}
-		case !goredis.HasErrorPrefix(err, "WRONGTYPE") && !goredis.HasErrorPrefix(err, "ERR"): // those have added nothing
+		case !goredis.HasErrorPrefix(err, "WRONGTYPE") && !isERR(err): // those have added nothing
 			s.loose.add(name)
 			return nil, err
 		}

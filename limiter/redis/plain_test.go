@@ -186,3 +186,23 @@ func TestOnlyCountersWithoutATimeToLiveAreDeleted(t *testing.T) {
 		t.Error("they are to be looked at once more")
 	}
 }
+
+// A plain command adds nothing to such a key, and a script decides instead, at once.
+func TestForeignContentUnderAPlainCounterHeals(t *testing.T) {
+	t.Parallel()
+	r := testenv.StartRedis(t, testenv.RedisOptions{})
+	s := open(t, r.Addr, Options{}, nil)
+	for _, f := range foreign {
+		key := s.naming.Counter(limiter.Key(f.name), nil)
+		h := hit(f.name, perYear(1000), 1)
+		for range 3 {
+			decide(t, s, h)
+		}
+		r.MustDo(t, "DEL", key)
+		r.MustDo(t, words(f.command, key)...)
+		if d := decide(t, s, h)[0]; !d.Allowed || d.Origin != limiter.OriginStore || d.Remaining != 999 {
+			t.Errorf("%s: %+v, want that the counter begins anew", f.name, d)
+		}
+		r.MustDo(t, "DEL", key)
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"slices"
+	"strings"
 	"syscall"
 
 	goredis "github.com/redis/go-redis/v9"
@@ -37,6 +38,13 @@ var replies = [...]struct{ prefix, reason string }{
 	{"MISCONF", "misconfigured"},
 	{"BUSY", "busy"},
 	{"MOVED", "moved"},
+}
+
+// isERR tells of Redis's errors that have no word of their own but ERR, which
+// HasErrorPrefix does not see.
+func isERR(err error) bool {
+	var own goredis.Error
+	return errors.As(err, &own) && strings.HasPrefix(own.Error(), "ERR ")
 }
 
 // Reason puts an error of Events.Failed into one of a few classes, for metrics.

@@ -233,7 +233,7 @@ func (s *Store) note(ctx context.Context, err error, waited time.Duration) error
 
 // blame has the breaker know of a failure, if it is Redis's.
 func (s *Store) blame(err error) {
-	if strings.Contains(err.Error(), "user_script") && goredis.HasErrorPrefix(err, "ERR") {
+	if strings.Contains(err.Error(), "user_script") && isERR(err) {
 		s.log.Error("a script failed on a key of ours that holds something else; delete the key", "err", err) // Redis itself is there
 	} else {
 		s.breaker.failed(err)

@@ -8,6 +8,7 @@ package metrics
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"math"
 	"net/http"
@@ -143,7 +144,7 @@ func (m *Metrics) Handler() http.Handler {
 		return http.NotFoundHandler()
 	}
 	scrapes := promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{
-		ErrorLog: scrapeLog{m.opts.Logger}, ErrorHandling: promhttp.ContinueOnError, MaxRequestsInFlight: maxScrapes,
+		ErrorLog: &scrapeLog{log: m.opts.Logger}, ErrorHandling: promhttp.ContinueOnError, MaxRequestsInFlight: maxScrapes,
 	})
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(slowestScrape)) // of this answer; a test's writer may have none
@@ -151,9 +152,21 @@ func (m *Metrics) Handler() http.Handler {
 	})
 }
 
-type scrapeLog struct{ log *slog.Logger }
+// scrapeLog tells of failed scrapes, once in a while: each has many errors, and anyone
+// may break one off.
+type scrapeLog struct {
+	log  *slog.Logger
+	last atomic.Int64
+}
 
-func (l scrapeLog) Println(v ...any) { l.log.Warn("a scrape of the metrics failed", "err", v) }
+const scrapeLogInterval = 10 * time.Second
+
+func (l *scrapeLog) Println(v ...any) {
+	now := time.Now().UnixNano()
+	if last := l.last.Load(); now-last >= int64(scrapeLogInterval) && l.last.CompareAndSwap(last, now) {
+		l.log.Warn("a scrape of the metrics failed", "err", fmt.Sprint(v...))
+	}
+}
 
 // How often Run looks for other rules, and asks for the queues.
 const (
