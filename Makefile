@@ -108,6 +108,12 @@ bench: build bin/bench ## measures Weir beside envoyproxy/ratelimit, and renews 
 microbench: bin/bench ## Go's benchmarks by benchstat; BASE=main compares with a revision, MICRO=regexp picks some
 	bin/bench micro $(if $(BASE),-base $(BASE)) -bench '$(or $(MICRO),.)' -count $(or $(COUNT),6)
 
+# Two runs write the same bytes; make test plays a part of it.
+.PHONY: study
+study: ## how accurate the algorithms are, by simulation: renews docs/accuracy.md, its charts and the table of docs/choosing.md
+	@go run ./internal/testenv/install redis
+	go test -vet=off -count=1 -timeout 30m -v -run '^TestThePagesAreWhatTheStudyFinds$$' ./internal/study -update
+
 # The compiler lays out the code by this profile (profile-guided optimisation).
 # Renew it when what a decision runs through has changed much; look with
 # make bench whether it gained.

@@ -44,7 +44,7 @@ func main() {
 	}
 	var err error
 	if c.targets, err = regexp.Compile(*targets); err != nil {
-		fmt.Fprintln(os.Stderr, "fuzz: -targets:", err)
+		fmt.Fprintln(os.Stderr, "fuzz: -targets (FUZZ of make fuzz):", err)
 		os.Exit(2)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -76,6 +76,7 @@ var errFound = errors.New("there are findings; their inputs are in testdata/fuzz
 // run runs the targets, also those after one with a finding. It fails if there are
 // findings.
 func (c *config) run(ctx context.Context, w io.Writer) error {
+	fmt.Fprintln(w, "building the tests, to list their targets (PACKAGES=./rules builds fewer)")
 	targets, err := c.list(ctx)
 	if err != nil {
 		return err
