@@ -91,9 +91,10 @@ func TestDependenciesPointOneWay(t *testing.T) {
 		{promAPI, []string{"weir/server/metrics"}, "the client of Prometheus stays out of the code that decides"},
 		{"weir/internal/testenv", []string{"weir/internal/testenv/..."}, "it is for tests"},
 		{"weir/internal/chaos", nil, "it is for tests"},
+		{"weir/internal/golden", nil, "it is for tests"},
 		{"weir/limiter/limitertest", nil, "it is for tests"},
 		{"weir/rules/kv/kvtest", nil, "it is for tests"},
-		{"testing", []string{"weir/internal/testenv", "weir/limiter/limitertest", "weir/rules/kv/kvtest"}, "it is for tests"},
+		{"testing", []string{"weir/internal/golden", "weir/internal/testenv", "weir/limiter/limitertest", "weir/rules/kv/kvtest"}, "it is for tests"},
 	} {
 		for _, p := range pkgs {
 			for _, imp := range p.imports {
