@@ -33,6 +33,13 @@ func (r *Reference) SetWaiting(overflow limiter.Key, n int64) {
 	r.queues[string(overflow)] = n
 }
 
+// Forget drops a counter.
+func (r *Reference) Forget(key limiter.Key) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.states, string(key))
+}
+
 // Decide implements limiter.Store.
 func (r *Reference) Decide(ctx context.Context, hits []limiter.Hit) ([]limiter.Decision, error) {
 	if err := ctx.Err(); err != nil {

@@ -25,6 +25,11 @@ type ReplayOptions struct {
 	// earlier clock would have brought back.
 	Steady bool
 
+	// Forget has the store forget a counter of a fixed window that ended long ago: for
+	// one whose counters end by another clock than the trace's, and that tells so many
+	// windows apart (distinct). nil: there is no need.
+	Forget func(t *testing.T, key limiter.Key)
+
 	// SetWaiting makes so many requests wait in a queue of the store; nil: it has
 	// none. Some leaky buckets then overflow into queues.
 	SetWaiting func(t *testing.T, overflow limiter.Key, n int64)
@@ -46,6 +51,10 @@ func Replay(t *testing.T, opts ReplayOptions) {
 	for step := range opts.Steps {
 		clock.Add(tr.elapsed())
 		hits := tr.request()
+		for _, key := range tr.ended(hits, clock.Now()) {
+			reference.Forget(key)
+			opts.Forget(t, key)
+		}
 		for _, overflow := range tr.overflows(hits) {
 			n := tr.waiting()
 			reference.SetWaiting(overflow, n)
@@ -84,7 +93,28 @@ type trace struct {
 	*rand.Rand
 	opts   ReplayOptions
 	keys   []limiter.Key
-	limits []limiter.Limit // by key
+	limits []limiter.Limit      // by key
+	asked  map[string]time.Time // when a key was last in a request
+}
+
+// distinct is how many windows of a fixed window are told apart by any store that wants
+// Forget, at least.
+const distinct = 1 << 17
+
+// ended lists those counters of a request that surely have, in a store that goes by the
+// trace's clock.
+func (tr *trace) ended(hits []limiter.Hit, now time.Time) (keys []limiter.Key) {
+	if tr.opts.Forget == nil {
+		return nil
+	}
+	for _, h := range hits {
+		last, before := tr.asked[string(h.Key)]
+		if before && h.Limit.Algorithm == limiter.FixedWindow && h.Limit.Window.Length > 0 && now.Sub(last)/distinct >= h.Limit.Window.Length {
+			keys = append(keys, h.Key)
+		}
+		tr.asked[string(h.Key)] = now
+	}
+	return keys
 }
 
 // The windows of a trace: of both units of time, and one of the calendar.
@@ -94,7 +124,7 @@ var windows = []limiter.Window{
 }
 
 func newTrace(opts ReplayOptions) *trace {
-	tr := &trace{Rand: rand.New(rand.NewPCG(opts.Seed, 0)), opts: opts}
+	tr := &trace{Rand: rand.New(rand.NewPCG(opts.Seed, 0)), opts: opts, asked: make(map[string]time.Time)}
 	for i := range 4 * len(opts.Algorithms) {
 		l := limiter.Limit{Algorithm: opts.Algorithms[i%len(opts.Algorithms)], Window: windows[tr.IntN(len(windows))]}
 		if l.Algorithm == limiter.FixedWindow && tr.IntN(4) == 0 {
