@@ -104,5 +104,7 @@ func (s *Standby) Peek(ctx context.Context, hits []Hit) ([]Decision, error) {
 	if err != nil {
 		return nil, err
 	}
-	return s.memory.Peek(ctx, stand)
+	decisions, err := s.memory.Peek(ctx, stand)
+	noteStandIn(hits, decisions)
+	return decisions, err
 }

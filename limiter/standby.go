@@ -36,13 +36,15 @@ func (s *Standby) Decide(ctx context.Context, hits []Hit) ([]Decision, error) {
 		return nil, err
 	}
 	decisions, err := s.memory.Decide(ctx, stand)
-	if err != nil {
-		return nil, err
-	}
-	for i := range hits {
+	noteStandIn(hits, decisions)
+	return decisions, err
+}
+
+// noteStandIn says in the decisions that the store did not make them.
+func noteStandIn(hits []Hit, decisions []Decision) {
+	for i := range decisions {
 		decisions[i].Origin = hits[i].standIn(decisions[i].Origin)
 	}
-	return decisions, nil
 }
 
 // byPolicies are the hits as each policy wants them decided.

@@ -92,6 +92,19 @@ func Parse(name string, src []byte) (*Document, error) {
 	return doc, doc.faults.asError()
 }
 
+// ParseNode is Parse for rules that stand within another file, of which src is all:
+// root is what a rule file is, a mapping, at its place there.
+func ParseNode(name string, src []byte, root *yaml.Node) (*Document, error) {
+	doc := &Document{Name: name, source: bytes.Clone(src)}
+	doc.digest = sha256.Sum256(fmt.Appendf(nil, "%d:%d:%s", root.Line, root.Column, src)) // apart from the rules elsewhere in the file
+	r := newReader(name, len(src))
+	if drafts := r.document(&yaml.Node{Kind: yaml.DocumentNode, Content: []*yaml.Node{root}}); !r.stopped {
+		doc.keep(drafts)
+	}
+	doc.faults, doc.warnings = sorted(r.faults), sorted(r.warnings)
+	return doc, doc.faults.asError()
+}
+
 // nextDocument turns a panic of the YAML library, of which it had some, into a
 // fault: a file never ends the process.
 func nextDocument(decoder *yaml.Decoder) (root *yaml.Node, err error) {

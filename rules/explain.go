@@ -21,6 +21,9 @@ type Choice struct {
 	Entry string `json:"entry"`
 	Taken *Way   `json:"taken,omitempty"` // nil: none fits
 	Lost  []Way  `json:"lost,omitempty"`  // fit too, but come after the one taken
+
+	Wanted []string `json:"wanted,omitempty"` // where none fits: what some of the rules take there
+	More   int      `json:"more,omitempty"`   // how many others there are
 }
 
 // Way is a pattern that fits an entry.
@@ -76,8 +79,10 @@ func (s *Set) Explain(domain string, entries []Entry) *Explanation {
 	switch {
 	case n == nil:
 		x.Verdict = fmt.Sprintf("nothing fits %s: no limit", x.Entries[len(x.Entries)-1].Entry)
+	case n.rule == 0 && n.levels == 0:
+		x.Verdict = fmt.Sprintf("%s sets no limit: no limit", n.stated.place())
 	case n.rule == 0:
-		x.Verdict = fmt.Sprintf("the way ends at %s, which has no rule: no limit", n.stated.place())
+		x.Verdict = fmt.Sprintf("rules go on from %s, and none ends there: no limit", x.Entries[len(x.Entries)-1].Entry)
 	default:
 		rule := d.ruleOf(n)
 		x.Rule = rule.details(entries)
@@ -118,17 +123,41 @@ func (x *Explanation) walk(t *tree, entries []Entry) *node {
 			way := taken.way()
 			choice.Taken = &way
 		}
-		x.Entries = append(x.Entries, choice)
 		if taken == nil {
+			choice.Wanted, choice.More = t.wanted(n, entry.Key)
+			x.Entries = append(x.Entries, choice)
 			return nil
 		}
+		x.Entries = append(x.Entries, choice)
 		n = taken
 	}
 	return n
 }
 
+// maxWanted is how many ways on an explanation names at most.
+const maxWanted = 5
+
+// wanted are the ways on from a node: those for the key, or, if it has none, the other
+// keys; and how many there are beyond those that are named.
+func (t *tree) wanted(n *node, key string) (patterns []string, more int) {
+	if l := t.level(n, key); l != nil {
+		nodes := t.nodesOf(l)
+		for i := range nodes[:min(len(nodes), maxWanted)] {
+			patterns = append(patterns, nodes[i].patternText())
+		}
+		return patterns, len(nodes) - len(patterns)
+	}
+	levels := t.levelsOf(n)
+	for i := range levels[:min(len(levels), maxWanted)] {
+		patterns = append(patterns, readable(t.key(&levels[i]))+"=…")
+	}
+	return patterns, len(levels) - len(patterns)
+}
+
+func (n *node) patternText() string { return readable(n.key) + "=" + readable(n.text) }
+
 func (n *node) way() Way {
-	return Way{Pattern: readable(n.key) + "=" + readable(n.text), Kind: n.kind.String(), Place: n.stated.place()}
+	return Way{Pattern: n.patternText(), Kind: n.kind.String(), Place: n.stated.place()}
 }
 
 func (r *Rule) details(entries []Entry) *RuleDetails {
@@ -178,13 +207,24 @@ func limitText(l limiter.Limit) string {
 	return text
 }
 
+// wantedText says what would fit in place of an entry.
+func (c *Choice) wantedText() string {
+	switch {
+	case len(c.Wanted) == 0:
+		return "no rule goes on here"
+	case c.More > 0:
+		return fmt.Sprintf("rules take %s and %d more here", strings.Join(c.Wanted, ", "), c.More)
+	}
+	return fmt.Sprintf("rules take %s here", strings.Join(c.Wanted, ", "))
+}
+
 // String writes the explanation for a terminal, in lines.
 func (x *Explanation) String() string {
 	var text strings.Builder
 	fmt.Fprintf(&text, "domain %s: %s\n", readable(x.Domain), x.Verdict)
 	for _, c := range x.Entries {
 		if c.Taken == nil {
-			fmt.Fprintf(&text, "  %s: nothing fits\n", c.Entry)
+			fmt.Fprintf(&text, "  %s: nothing fits; %s\n", c.Entry, c.wantedText())
 			continue
 		}
 		fmt.Fprintf(&text, "  %s: takes %s, %s (%s)\n", c.Entry, c.Taken.Pattern, c.Taken.Kind, c.Taken.Place)

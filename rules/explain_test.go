@@ -26,6 +26,9 @@ descriptors:
     descriptors: [{key: route, value: /pay, rate_limit: {unit: hour, requests_per_unit: 1}}]
   - key: tenant
     descriptors: [{key: route, rate_limit: {unit: hour, requests_per_unit: 9}}]
+  - {key: tenant, value: free}
+  - key: path
+    descriptors: [{key: method, descriptors: [{key: user, rate_limit: {unit: hour, requests_per_unit: 9}}]}]
 `
 
 func TestExplanations(t *testing.T) {
@@ -43,6 +46,9 @@ func TestExplanations(t *testing.T) {
 		{"shop", "net=11"},
 		{"shop", "tenant=acme, route=/other"},
 		{"shop", "tenant=bob"},
+		{"shop", "tenant=free"},
+		{"shop", "path=/a, user=b"},
+		{"shop", "path=/a, method=GET, host=c, user=b"},
 		{"shop", "client=10.1.2.3"},
 		{"shop", "client=11.1.2.3"},
 		{"shop", "client=all"},

@@ -23,8 +23,8 @@ func nearMisses(rules []Rule, matched bool, entries []Entry) []NearMiss {
 	for i := range rules {
 		r := &rules[i]
 		rank, why := missedBy(r.path, entries)
-		if why == "" || rank == lostOut && matched {
-			continue // the choices tell of those that lost to the one that matched
+		if why == "" || matched && (rank == lostOut || rank >= anotherValue) {
+			continue // the choices tell of those that lost to the one that matched, and others are many
 		}
 		found = append(found, ranked{NearMiss{r.Path, r.Place(), why}, rank})
 	}
@@ -43,6 +43,9 @@ const (
 	nearlySpelled
 	longer
 	shorter
+	anotherValue // from here on: told only where no rule matches
+	oneMore
+	oneLess
 )
 
 // missedBy says why the path, which was not taken, nearly matches; "" if it is
@@ -62,14 +65,62 @@ func missedBy(path []part, entries []Entry) (rank int, why string) {
 		return longer, "needs further entries: " + pathText(path[common:])
 	case len(differ) == 0:
 		return shorter, fmt.Sprintf("ends before %s=%s", readable(entries[common].Key), readable(entries[common].Value))
+	case len(path) == len(entries)+1:
+		return needsOne(path, entries)
+	case len(path)+1 == len(entries):
+		return hasNot(path, entries)
 	case len(path) != len(entries):
 		return 0, ""
 	case fitsReordered(path, entries):
 		return otherOrder, "has the same entries in another order"
 	case len(differ) == 1:
-		return nearlySpelled, path[differ[0]].slip(entries[differ[0]])
+		i := differ[0]
+		if why := path[i].slip(entries[i]); why != "" {
+			return nearlySpelled, why
+		}
+		if len(path) > 1 {
+			return anotherValue, fmt.Sprintf("takes %s in place of %s=%s", pathText(path[i:i+1]), readable(entries[i].Key), readable(entries[i].Value))
+		}
 	}
 	return 0, ""
+}
+
+// needsOne tells of a path that would fit, had the entries one more within.
+func needsOne(path []part, entries []Entry) (rank int, why string) {
+	for skip := range path {
+		if fitAll(path[:skip], entries[:skip]) && fitAll(path[skip+1:], entries[skip:]) {
+			return oneMore, fmt.Sprintf("needs another entry, as the %s: %s", ordinal(skip+1), pathText(path[skip:skip+1]))
+		}
+	}
+	return 0, ""
+}
+
+// hasNot tells of a path that would fit, had the entries one less.
+func hasNot(path []part, entries []Entry) (rank int, why string) {
+	for skip := range entries {
+		if fitAll(path[:skip], entries[:skip]) && fitAll(path[skip:], entries[skip+1:]) {
+			return oneLess, fmt.Sprintf("fits without %s=%s", readable(entries[skip].Key), readable(entries[skip].Value))
+		}
+	}
+	return 0, ""
+}
+
+// fitAll tells whether each step fits its entry, of which there are as many.
+func fitAll(path []part, entries []Entry) bool {
+	for i := range path {
+		if !path[i].fits(entries[i]) {
+			return false
+		}
+	}
+	return true
+}
+
+// ordinal is first, second and so on.
+func ordinal(n int) string {
+	if names := []string{"first", "second", "third"}; n <= len(names) {
+		return names[n-1]
+	}
+	return fmt.Sprintf("%dth", n)
 }
 
 func (s *part) fits(entry Entry) bool { return s.key == entry.Key && s.matches(entry.Value) }

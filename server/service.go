@@ -49,6 +49,8 @@ type Options struct {
 
 	Tracer Tracer // follows requests; nil: nobody does
 
+	Clock func() time.Time // a simulated time, which the store goes by too: see Try; nil: the time of day
+
 	Queue       Queue                               // takes what is over the limit of rules with over_limit: queue; nil: they refuse it
 	CounterName func(key, queue limiter.Key) string // what the store calls a counter, for Explain; nil: not told
 
@@ -286,7 +288,7 @@ func (s *Service) offerPatience(ctx context.Context, hits []limiter.Hit) (releas
 		if !asked {
 			asked = true
 			if s.held.Add(1) <= int64(s.opts.MaxHeld) {
-				patience = untilDeadline(ctx)
+				patience = s.untilDeadline(ctx)
 			}
 			release = func() { s.held.Add(-1) }
 		}
@@ -300,23 +302,32 @@ func (s *Service) cannotQueue(h *limiter.Hit) bool {
 	return h.Overflow != nil && (s.opts.Queue == nil || !s.opts.Queue.Ready())
 }
 
-func untilDeadline(ctx context.Context) time.Duration {
+func (s *Service) untilDeadline(ctx context.Context) time.Duration {
 	deadline, ok := ctx.Deadline()
-	if !ok {
+	switch {
+	case !ok:
 		return limiter.NoDeadline
+	case s.opts.Clock != nil:
+		return max(0, deadline.Sub(s.opts.Clock())-deadlineMargin)
 	}
 	return max(0, time.Until(deadline)-deadlineMargin)
 }
 
-// hold waits for the longest delay. A caller that leaves keeps its place.
-func (s *Service) hold(ctx context.Context, decisions []limiter.Decision, measured *metrics.Request) (err error) {
-	var delay time.Duration
+// delayOf is how long a request that passes is to be held: its longest delay.
+func delayOf(decisions []limiter.Decision) (delay time.Duration) {
 	for i := range decisions {
 		if !decisions[i].Queued {
 			delay = max(delay, decisions[i].Delay)
 		}
 	}
-	if delay == 0 {
+	return delay
+}
+
+// hold waits for the longest delay. A caller that leaves keeps its place. In
+// simulated time nobody waits.
+func (s *Service) hold(ctx context.Context, decisions []limiter.Decision, measured *metrics.Request) (err error) {
+	delay := delayOf(decisions)
+	if delay == 0 || s.opts.Clock != nil {
 		return nil
 	}
 	if t := s.traced(ctx); t != nil {

@@ -67,7 +67,7 @@ func describeCheck(req *weirv1.CheckRequest, resp *weirv1.CheckResponse) string 
 		b.WriteString("  no limit was checked (`weir explain` says why)\n")
 	}
 	for _, d := range resp.Decisions {
-		fmt.Fprintf(&b, "  %s: %s\n", entriesText(req, int(d.DescriptorIndex)), decisionText(d))
+		fmt.Fprintf(&b, "  %s: %s\n", entriesText(req, int(d.DescriptorIndex)), d.Describe())
 	}
 	for _, h := range resp.Headers {
 		fmt.Fprintf(&b, "  %s: %s\n", h.Name, h.Value)
@@ -89,44 +89,4 @@ func entriesText(req *weirv1.CheckRequest, descriptor int) string {
 		}
 	}
 	return strings.Join(words, " ")
-}
-
-// decisionText is what one limit says, such as "refuses, 5 per 1m0s fixed_window, 0
-// left, retry after 12.345s (posts)".
-func decisionText(d *weirv1.Decision) string {
-	text := "passes"
-	if !d.Allowed {
-		text = "refuses"
-	}
-	if d.Shadow {
-		text += " in shadow"
-	}
-	text += fmt.Sprintf(", %d per %v %s, %d left", d.Limit, d.Window.AsDuration(), d.Algorithm, d.Remaining)
-	if !d.Allowed {
-		switch {
-		case d.RetryAfter != nil:
-			text += fmt.Sprintf(", retry after %v", milliseconds(d.RetryAfter.AsDuration()))
-		case d.DecidedBy != "deny":
-			text += ", waiting cannot help"
-		}
-	}
-	switch d.DecidedBy {
-	case "allow", "deny", "local":
-		text += ", without the store (on_store_failure: " + d.DecidedBy + ")"
-	}
-	if wait := d.Delay.AsDuration(); wait > 0 {
-		text += fmt.Sprintf(", held for %v", milliseconds(wait))
-	}
-	if reset := d.ResetAfter.AsDuration(); reset > 0 {
-		text += fmt.Sprintf(", full again in %v", milliseconds(reset))
-	}
-	if d.Rule != "" {
-		text += " (" + d.Rule + ")"
-	}
-	return text
-}
-
-// milliseconds rounds up, for who comes earlier is refused.
-func milliseconds(d time.Duration) time.Duration {
-	return (d + time.Millisecond - 1).Truncate(time.Millisecond)
 }

@@ -2,10 +2,13 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	grpcstatus "google.golang.org/grpc/status"
 
 	weirv1 "weir/api/weir/v1"
 	"weir/limiter/redis"
@@ -20,8 +23,9 @@ func newExplain() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "explain DOMAIN key=value…",
 		Short: "tell which rule matches a descriptor and why, and which nearly did",
-		Long: `Tell which rule matches a descriptor and why, and which rules nearly did: by the
-rules that a running server has in force, or by files (--rules). Nothing is charged.`,
+		Long: `Tell which rule matches a descriptor and why, which rules nearly did and what is
+missing: by the rules that a running server has in force, or by files (--rules). A
+server also tells what the counters of the rule hold now; nothing is charged.`,
 		Example: `  weir explain default endpoint=/api/posts user=alice
   weir explain --rules rules/ api endpoint=/api/login remote_address=192.0.2.7`,
 		Args: atLeast(2, "a domain and one key=value at least"),
@@ -78,9 +82,48 @@ func explainRemote(ctx context.Context, addr string, t *clientTLSFlags, domain s
 	for _, e := range entries {
 		req.Entries = append(req.Entries, weirv1.NewEntry(e.Key, e.Value))
 	}
-	resp, err := weirv1.NewWeirServiceClient(conn).Explain(ctx, req)
+	client := weirv1.NewWeirServiceClient(conn)
+	resp, err := client.Explain(ctx, req)
 	if err != nil {
 		return "", askFailed(conn, addr, t, err)
 	}
-	return resp.Text, nil
+	if len(resp.Limits) == 0 {
+		return resp.Text, nil // nothing is counted
+	}
+	peeked, err := client.Peek(ctx, &weirv1.PeekRequest{Domain: domain, Descriptors: []*weirv1.Descriptor{{Entries: req.Entries}}})
+	if err != nil {
+		return fmt.Sprintf("%s  what the counters hold now is not known: %s\n", resp.Text, grpcstatus.Convert(err).Message()), nil
+	}
+	return resp.Text + heldText(peeked), nil
+}
+
+// heldText says what the counters hold now, a line for each limit.
+func heldText(peeked *weirv1.PeekResponse) string {
+	var b strings.Builder
+	b.WriteString("  now (this was not charged):\n")
+	for _, d := range peeked.Decisions {
+		fmt.Fprintf(&b, "    %d per %v %s: ", d.Limit, d.Window.AsDuration(), d.Algorithm)
+		reset := d.ResetAfter.AsDuration()
+		switch {
+		case d.DecidedBy == "allow" || d.DecidedBy == "deny":
+			b.WriteString("not known, for the store is away (on_store_failure: " + d.DecidedBy + ")")
+		case reset == 0 && d.Allowed:
+			fmt.Fprintf(&b, "%d left, all of it", d.Remaining)
+		case d.Remaining > 0:
+			fmt.Fprintf(&b, "%d left", d.Remaining)
+		default:
+			b.WriteString("0 left, the next request is refused")
+		}
+		if reset > 0 {
+			fmt.Fprintf(&b, "; full again in %v", weirv1.Milliseconds(reset))
+		}
+		if d.Shadow {
+			b.WriteString(" (in shadow: it refuses nothing)")
+		}
+		if d.DecidedBy == "local" {
+			b.WriteString(" (the store is away: this is what the server itself has counted)")
+		}
+		b.WriteByte('\n')
+	}
+	return b.String()
 }

@@ -92,6 +92,7 @@ func TestAResetHoldsOnAllInstancesOnARedis(t *testing.T) {
 	key := func(s *running) string {
 		r := weir(t, "explain", "default", "user=ann", "--addr", s.grpcAddr)
 		_, counter, _ := strings.Cut(r.stdout, "counter ")
+		counter, _, _ = strings.Cut(counter, "\n")
 		return counter
 	}
 	want := key(a)

@@ -70,7 +70,7 @@ func serve(ctx context.Context, c *serveConfig, stdout, stderr io.Writer) error 
 // then no answer would be right.
 func (c *serveConfig) serve(ctx context.Context, traces *tracing.Tracing, log *slog.Logger, stdout io.Writer) error {
 	live := rules.NewLive(rules.LiveOptions{
-		Options: rules.Options{OnFailure: c.failurePolicy(), CountDenied: c.countDenied},
+		Options: c.ruleOptions(),
 		Logger:  log,
 	})
 	sources, closeSources, err := c.openSources(log)
@@ -172,14 +172,27 @@ func newService(ctx context.Context, background *errgroup.Group, c *serveConfig,
 	if p.counting != nil {
 		refused = top.New(top.Options{})
 	}
-	return server.NewService(server.Options{
-		Rules: p.live, Store: p.store.Store, Shadow: c.shadow, MaxHeld: orNone(c.maxHeld), MaxInFlight: orNone(c.maxInFlight), Logger: p.log,
-		Metrics: p.counting, OnShed: p.counting.Shed, LogRefused: c.logs.refused, LogValues: c.logs.values,
-		Headers: c.answer.headerOptions(), Denied: c.answer.deniedOptions(), Metadata: c.answer.metadataStyle(), UpstreamHeaders: c.answer.upstreamHeaders,
-		Queue: p.queues.forDecisions(), Tracer: p.traces.Tracer(),
-		CounterName: redis.NewNaming(c.keyPrefix, c.keySecret).Counter,
-		Top:         refused, ResetRules: reset.Reset, Status: statusOf(c, p),
-	})
+	o := c.answering()
+	o.Rules, o.Store, o.Queue = p.live, p.store.Store, p.queues.forDecisions()
+	o.MaxHeld, o.MaxInFlight, o.OnShed = orNone(c.maxHeld), orNone(c.maxInFlight), p.counting.Shed
+	o.Metrics, o.Logger, o.LogRefused, o.LogValues = p.counting, p.log, c.logs.refused, c.logs.values
+	o.Tracer, o.CounterName = p.traces.Tracer(), redis.NewNaming(c.keyPrefix, c.keySecret).Counter
+	o.Top, o.ResetRules, o.Status = refused, reset.Reset, statusOf(c, p)
+	return server.NewService(o)
+}
+
+// answering are the options of a service that say what answers are like; weir test
+// has the same.
+func (c *serveConfig) answering() server.Options {
+	return server.Options{
+		Shadow: c.shadow, Headers: c.answer.headerOptions(), Denied: c.answer.deniedOptions(),
+		Metadata: c.answer.metadataStyle(), UpstreamHeaders: c.answer.upstreamHeaders,
+	}
+}
+
+// ruleOptions are the defaults for what rules leave open.
+func (c *serveConfig) ruleOptions() rules.Options {
+	return rules.Options{OnFailure: c.failurePolicy(), CountDenied: c.countDenied}
 }
 
 // serveGRPC serves until it is drained.
