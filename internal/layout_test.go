@@ -59,6 +59,10 @@ func TestDependenciesPointOneWay(t *testing.T) {
 			"queues know rules and their Redis, and nothing of who decides"},
 		{"weir/server/...", []string{"weir/cmd", "weir/queue", "weir/limiter/redis", "weir/rules/file", "weir/rules/kv", "weir/rules/consul", "weir/rules/etcd", "weir/rules/xds"}, nil,
 			"the server is given a store and rules; which ones, is wired in cmd/weir"},
+		{"weir/internal/accesslog", []string{"weir", grpcLib, protobuf, goRedis}, []string{"weir/limiter", "weir/rules"},
+			"logs become requests, and who decides them is another's matter"},
+		{"weir/internal/simulate", []string{"weir", grpcLib, protobuf, goRedis}, []string{"weir/limiter", "weir/rules"},
+			"what is rehearsed are rules and limits, without logs, servers and protos"},
 		{"weir/client", []string{"weir", rlsProtos, goRedis, consulAPI, etcdAPI}, []string{"weir/api/weir/v1"},
 			"services that ask know the API, and nothing of who answers"},
 	} {

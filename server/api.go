@@ -118,7 +118,7 @@ func (a *api) Peek(ctx context.Context, req *weirv1.PeekRequest) (*weirv1.PeekRe
 		return nil, toStatus(err)
 	}
 	for i := range hits {
-		if s.cannotQueue(&hits[i]) {
+		if hits[i].Overflow != nil && !s.canQueue() {
 			hits[i].Overflow = nil
 		} else if hits[i].Overflow == nil {
 			hits[i].MaxDelay = limiter.NoDeadline // also after a wait

@@ -49,6 +49,7 @@ func (a *api) ListRules(_ context.Context, req *weirv1.ListRulesRequest) (*weirv
 			continue // only counted
 		}
 		rule := ruleOf(r)
+		a.service.countsOf(r, rule)
 		text += len(rule.Path) + len(rule.Name) + len(rule.Place) + 100*len(rule.Limits)
 		resp.Rules = append(resp.Rules, rule)
 		next++
@@ -95,6 +96,15 @@ func ruleOf(r *rules.Rule) *weirv1.Rule {
 		out.Limits = append(out.Limits, limitOf(&r.Limits[i], r.Shadow, r.Quota))
 	}
 	return out
+}
+
+// countsOf tells how the rule's decisions came out.
+func (s *Service) countsOf(r *rules.Rule, out *weirv1.Rule) {
+	counts, since := s.opts.Metrics.OfRule(r)
+	for _, t := range counts {
+		out.Outcomes = append(out.Outcomes, &weirv1.OutcomeCount{Outcome: t.Outcome, Count: t.Count})
+	}
+	out.CountedSince = timeOf(since)
 }
 
 func limitOf(l *limiter.Limit, shadow, quota bool) *weirv1.Limit {
@@ -198,14 +208,18 @@ func (a *api) Top(_ context.Context, req *weirv1.TopRequest) (*weirv1.TopRespons
 	if req.Limit > maxTop {
 		return nil, grpcstatus.Errorf(codes.InvalidArgument, "limit %d: it is %d at most", req.Limit, maxTop)
 	}
-	if a.service.opts.Top == nil {
+	from := a.service.opts.Top
+	if req.Shadow {
+		from = a.service.opts.ShadowTop
+	}
+	if from == nil {
 		return nil, grpcstatus.Error(codes.FailedPrecondition, "this server does not count who is refused: start it with --metrics on")
 	}
 	n := int(req.Limit)
 	if n == 0 {
 		n = defaultTop
 	}
-	counters, since := a.service.opts.Top.Top(req.Domain, n)
+	counters, since := from.Top(req.Domain, n)
 	resp := &weirv1.TopResponse{Since: timestamppb.New(since)}
 	for _, c := range counters {
 		out := &weirv1.TopCounter{

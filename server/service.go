@@ -55,6 +55,7 @@ type Options struct {
 	CounterName func(key, queue limiter.Key) string // what the store calls a counter, for Explain; nil: not told
 
 	Top        *top.Top                                             // counts refusals, for Top; nil: nothing does
+	ShadowTop  *top.Top                                             // counts what would be one but for shadow mode, for Top; nil: nothing does
 	ResetRules func(ctx context.Context, reset []*rules.Rule) error // has all counters of the rules begin anew, for Reset; nil: it cannot
 	Status     Status                                               // what Stats and ListRules tell beside
 }
@@ -224,83 +225,63 @@ func (s *Service) judge(ctx context.Context, c *call) ([]limiter.Decision, bool,
 	}
 	c.measured.Decided(set, &c.request, &c.plan, decisions, s.opts.Shadow)
 	passes := limiter.Passes(hits, decisions)
+	s.noteRefusals(c, decisions, s.opts.ShadowTop, true)
 	switch {
 	case s.opts.Shadow:
 	case passes:
 		err = s.hold(ctx, decisions, &c.measured)
 	default:
 		s.told.refused(c, decisions)
-		s.noteRefusals(c, decisions)
+		s.noteRefusals(c, decisions, s.opts.Top, false)
 	}
 	return decisions, passes, err
 }
 
-// noteRefusals counts the counters that refused the request. Those of one rule's
-// limits for the same values are one.
-func (s *Service) noteRefusals(c *call, decisions []limiter.Decision) {
-	if s.opts.Top == nil {
+// noteRefusals counts the counters that refused the request; or, in shadow, would have.
+// Those of one rule's limits for the same values are one.
+func (s *Service) noteRefusals(c *call, decisions []limiter.Decision, to *top.Top, shadow bool) {
+	if to == nil {
 		return
 	}
 	for i := range c.plan.Matches {
 		m := &c.plan.Matches[i]
 		for h := m.First; h < m.First+m.Hits; h++ {
 			hit := &c.plan.Hits[h]
-			if decisions[h].Allowed || hit.Shadow || hit.Refund {
+			if decisions[h].Allowed || hit.Refund || (hit.Shadow || s.opts.Shadow) != shadow {
 				continue
 			}
 			rule := ""
 			if r := c.plan.Rules[h]; r != nil {
 				rule = r.Label()
 			}
-			s.opts.Top.Add(&top.Refusal{Counter: c.plan.Hits[m.First].Key, Domain: c.request.Domain, Rule: rule, Entries: c.request.Descriptors[i].Entries})
+			to.Add(&top.Refusal{Counter: c.plan.Hits[m.First].Key, Domain: c.request.Domain, Rule: rule, Entries: c.request.Descriptors[i].Entries})
 			break
 		}
 	}
 }
 
-// deadlineMargin is what must be left of the caller's deadline when a held
-// request is answered.
-const deadlineMargin = 5 * time.Millisecond
-
 // offerPatience tells the leaky buckets how long the caller can wait. Only
 // MaxHeld requests may wait at once; the rest are offered no wait. The place is
 // kept until release is called.
 func (s *Service) offerPatience(ctx context.Context, hits []limiter.Hit) (release func()) {
-	var patience time.Duration
 	release = func() {}
-	asked := false
-	for i := range hits {
-		h := &hits[i]
-		if s.opts.Shadow && h.OnFailure == limiter.FailError {
-			h.OnFailure = limiter.FailAllow // nothing refuses, also by failing
-		}
-		if s.cannotQueue(h) {
-			h.Overflow = nil
-			continue // refused, not held: its rule does not say so
-		}
-		if h.Limit.Algorithm != limiter.LeakyBucket || h.Overflow != nil {
-			continue
-		}
-		if h.Shadow || s.opts.Shadow {
-			h.MaxDelay = limiter.NoDeadline // nobody will wait
-			continue
-		}
-		if !asked {
-			asked = true
+	terms := limiter.Terms{
+		Shadow:   s.opts.Shadow,
+		CanQueue: s.canQueue(),
+		Patience: func() (patience time.Duration) {
 			if s.held.Add(1) <= int64(s.opts.MaxHeld) {
 				patience = s.untilDeadline(ctx)
 			}
 			release = func() { s.held.Add(-1) }
-		}
-		h.MaxDelay = patience
+			return patience
+		},
 	}
+	terms.Apply(hits)
 	return release
 }
 
-// cannotQueue tells of a hit whose queue cannot take anything now.
-func (s *Service) cannotQueue(h *limiter.Hit) bool {
-	return h.Overflow != nil && (s.opts.Queue == nil || !s.opts.Queue.Ready())
-}
+// canQueue tells whether queues can take anything now.
+func (s *Service) canQueue() bool { return s.opts.Queue != nil && s.opts.Queue.Ready() }
 
 func (s *Service) untilDeadline(ctx context.Context) time.Duration {
 	deadline, ok := ctx.Deadline()
@@ -308,9 +289,9 @@ func (s *Service) untilDeadline(ctx context.Context) time.Duration {
 	case !ok:
 		return limiter.NoDeadline
 	case s.opts.Clock != nil:
-		return max(0, deadline.Sub(s.opts.Clock())-deadlineMargin)
+		return max(0, deadline.Sub(s.opts.Clock())-limiter.DeadlineMargin)
 	}
-	return max(0, time.Until(deadline)-deadlineMargin)
+	return max(0, time.Until(deadline)-limiter.DeadlineMargin)
 }
 
 // delayOf is how long a request that passes is to be held: its longest delay.

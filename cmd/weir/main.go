@@ -71,7 +71,7 @@ flag wins; values of a repeatable flag are separated by commas). Exit codes: 0 d
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.SetHelpCommand(newHelp())
-	root.AddCommand(newServe(), newCheck(), newDecide(), newExplain(), newTest(), newReset(), newTop(), newRules(), newWorker(), newQueue(), newVersion())
+	root.AddCommand(newServe(), newCheck(), newDecide(), newExplain(), newTest(), newSimulate(), newReset(), newTop(), newShadow(), newRules(), newWorker(), newQueue(), newVersion())
 	return root
 }
 

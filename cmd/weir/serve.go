@@ -164,20 +164,24 @@ type parts struct {
 	log      *slog.Logger
 }
 
+// shadowPeriod is how long those are remembered that rules in shadow would have refused
+// most: a rule is in shadow for days.
+const shadowPeriod = 24 * time.Hour
+
 // newService is what decides, by the rules in force and the counters of the store.
 func newService(ctx context.Context, background *errgroup.Group, c *serveConfig, p parts) *server.Service {
 	reset := &resets{live: p.live, store: p.store.redis, log: p.log}
 	reset.start(ctx, background)
-	var refused *top.Top
+	var refused, wouldBe *top.Top
 	if p.counting != nil {
-		refused = top.New(top.Options{})
+		refused, wouldBe = top.New(top.Options{}), top.New(top.Options{Period: shadowPeriod})
 	}
 	o := c.answering()
 	o.Rules, o.Store, o.Queue = p.live, p.store.Store, p.queues.forDecisions()
 	o.MaxHeld, o.MaxInFlight, o.OnShed = orNone(c.maxHeld), orNone(c.maxInFlight), p.counting.Shed
 	o.Metrics, o.Logger, o.LogRefused, o.LogValues = p.counting, p.log, c.logs.refused, c.logs.values
 	o.Tracer, o.CounterName = p.traces.Tracer(), redis.NewNaming(c.keyPrefix, c.keySecret).Counter
-	o.Top, o.ResetRules, o.Status = refused, reset.Reset, statusOf(c, p)
+	o.Top, o.ShadowTop, o.ResetRules, o.Status = refused, wouldBe, reset.Reset, statusOf(c, p)
 	return server.NewService(o)
 }
 

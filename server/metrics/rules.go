@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
+	"time"
 	"unicode/utf8"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -30,6 +31,7 @@ func nameOf(r *rules.Rule) ruleName { return ruleName{text(r.Domain), text(r.Lab
 // ruleCounters is what is counted of a rule, over all rule sets that have it.
 type ruleCounters struct {
 	name  ruleName
+	since time.Time // when it was met first
 	in    *domainCounters
 	all   tally
 	begun atomic.Uint64 // counters
@@ -157,7 +159,7 @@ func (m *Metrics) counters(set *rules.Set, name ruleName) *ruleCounters {
 	defer m.mu.Unlock()
 	c := m.rules[name]
 	if c == nil {
-		c = &ruleCounters{name: name}
+		c = &ruleCounters{name: name, since: time.Now()}
 		if m.opts.Rules.Current() != set {
 			c.in, c.each.closed = &domainCounters{name: name.domain}, true
 			return c
@@ -219,6 +221,28 @@ func (m *Metrics) Totals() []Total {
 		}
 	}
 	return totals
+}
+
+// OfRule lists how the decisions of a rule came out, those over 0 by the order of
+// Outcomes, and since when they were counted: zero if no request has met it. Rules of a
+// domain with one name count together.
+func (m *Metrics) OfRule(r *rules.Rule) (totals []Total, since time.Time) {
+	if m == nil {
+		return nil, time.Time{}
+	}
+	name := nameOf(r)
+	m.mu.Lock()
+	c := m.rules[name]
+	m.mu.Unlock()
+	if c == nil {
+		return nil, time.Time{}
+	}
+	for o := range c.all {
+		if n := c.all[o].Load(); n > 0 {
+			totals = append(totals, Total{name.domain, outcomeNames[o], n})
+		}
+	}
+	return totals, c.since
 }
 
 // Errors is how many requests were answered with an error, since the start.

@@ -1573,7 +1573,13 @@ type Rule struct {
 	// local, allow, deny or error; empty: as the server has it.
 	OnStoreFailure string `protobuf:"bytes,10,opt,name=on_store_failure,json=onStoreFailure,proto3" json:"on_store_failure,omitempty"`
 	// What is over the limit is queued (over_limit: queue).
-	Queues        bool `protobuf:"varint,11,opt,name=queues,proto3" json:"queues,omitempty"`
+	Queues bool `protobuf:"varint,11,opt,name=queues,proto3" json:"queues,omitempty"`
+	// Decisions by outcome since counted_since, as metrics count them: those of the
+	// rules of a domain with one name are together. Empty without metrics, and for a
+	// rule that no request has met. Their domain is left out.
+	Outcomes []*OutcomeCount `protobuf:"bytes,12,rep,name=outcomes,proto3" json:"outcomes,omitempty"`
+	// When a request met the rule first, since it came into force or the server began.
+	CountedSince  *timestamppb.Timestamp `protobuf:"bytes,13,opt,name=counted_since,json=countedSince,proto3" json:"counted_since,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1683,6 +1689,20 @@ func (x *Rule) GetQueues() bool {
 		return x.Queues
 	}
 	return false
+}
+
+func (x *Rule) GetOutcomes() []*OutcomeCount {
+	if x != nil {
+		return x.Outcomes
+	}
+	return nil
+}
+
+func (x *Rule) GetCountedSince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.CountedSince
+	}
+	return nil
 }
 
 // RuleSource is a place that rules come from.
@@ -1956,7 +1976,10 @@ type TopRequest struct {
 	// Empty: of all domains.
 	Domain string `protobuf:"bytes,1,opt,name=domain,proto3" json:"domain,omitempty"`
 	// How many; 0: 10; 100 at most.
-	Limit         uint32 `protobuf:"varint,2,opt,name=limit,proto3" json:"limit,omitempty"`
+	Limit uint32 `protobuf:"varint,2,opt,name=limit,proto3" json:"limit,omitempty"`
+	// Those that would have been refused, but for the shadow mode of the rule or of
+	// the server, in the last one or two days.
+	Shadow        bool `protobuf:"varint,3,opt,name=shadow,proto3" json:"shadow,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2005,11 +2028,19 @@ func (x *TopRequest) GetLimit() uint32 {
 	return 0
 }
 
+func (x *TopRequest) GetShadow() bool {
+	if x != nil {
+		return x.Shadow
+	}
+	return false
+}
+
 type TopResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The most refused first.
 	Counters []*TopCounter `protobuf:"bytes,1,rep,name=counters,proto3" json:"counters,omitempty"`
-	// Since when refusals were counted: five to ten minutes ago, or the start.
+	// Since when refusals were counted: five to ten minutes ago (in shadow: one or two
+	// days), or the start.
 	Since         *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=since,proto3" json:"since,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2849,7 +2880,7 @@ const file_weir_v1_weir_proto_rawDesc = "" +
 	"\x05rules\x18\x02 \x03(\v2\r.weir.v1.RuleR\x05rules\x12\x14\n" +
 	"\x05total\x18\x03 \x01(\x04R\x05total\x12&\n" +
 	"\x0fnext_page_token\x18\x04 \x01(\tR\rnextPageToken\x12-\n" +
-	"\asources\x18\x05 \x03(\v2\x13.weir.v1.RuleSourceR\asources\"\xaa\x02\n" +
+	"\asources\x18\x05 \x03(\v2\x13.weir.v1.RuleSourceR\asources\"\x9e\x03\n" +
 	"\x04Rule\x12\x16\n" +
 	"\x06domain\x18\x01 \x01(\tR\x06domain\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n" +
@@ -2862,7 +2893,9 @@ const file_weir_v1_weir_proto_rawDesc = "" +
 	"\x05quota\x18\t \x01(\bR\x05quota\x12(\n" +
 	"\x10on_store_failure\x18\n" +
 	" \x01(\tR\x0eonStoreFailure\x12\x16\n" +
-	"\x06queues\x18\v \x01(\bR\x06queues\"\xce\x02\n" +
+	"\x06queues\x18\v \x01(\bR\x06queues\x121\n" +
+	"\boutcomes\x18\f \x03(\v2\x15.weir.v1.OutcomeCountR\boutcomes\x12?\n" +
+	"\rcounted_since\x18\r \x01(\v2\x1a.google.protobuf.TimestampR\fcountedSince\"\xce\x02\n" +
 	"\n" +
 	"RuleSource\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
@@ -2884,11 +2917,12 @@ const file_weir_v1_weir_proto_rawDesc = "" +
 	"\x04what\"A\n" +
 	"\rResetResponse\x12\x14\n" +
 	"\x05rules\x18\x01 \x03(\tR\x05rules\x12\x1a\n" +
-	"\bcounters\x18\x02 \x01(\x04R\bcounters\":\n" +
+	"\bcounters\x18\x02 \x01(\x04R\bcounters\"R\n" +
 	"\n" +
 	"TopRequest\x12\x16\n" +
 	"\x06domain\x18\x01 \x01(\tR\x06domain\x12\x14\n" +
-	"\x05limit\x18\x02 \x01(\rR\x05limit\"p\n" +
+	"\x05limit\x18\x02 \x01(\rR\x05limit\x12\x16\n" +
+	"\x06shadow\x18\x03 \x01(\bR\x06shadow\"p\n" +
 	"\vTopResponse\x12/\n" +
 	"\bcounters\x18\x01 \x03(\v2\x13.weir.v1.TopCounterR\bcounters\x120\n" +
 	"\x05since\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\"\xd6\x01\n" +
@@ -3039,50 +3073,52 @@ var file_weir_v1_weir_proto_depIdxs = []int32{
 	20, // 23: weir.v1.ListRulesResponse.rules:type_name -> weir.v1.Rule
 	21, // 24: weir.v1.ListRulesResponse.sources:type_name -> weir.v1.RuleSource
 	17, // 25: weir.v1.Rule.limits:type_name -> weir.v1.Limit
-	36, // 26: weir.v1.RuleSource.loaded_at:type_name -> google.protobuf.Timestamp
-	36, // 27: weir.v1.RuleSource.as_of:type_name -> google.protobuf.Timestamp
-	36, // 28: weir.v1.RuleSource.failed_at:type_name -> google.protobuf.Timestamp
-	1,  // 29: weir.v1.ResetRequest.descriptor:type_name -> weir.v1.Descriptor
-	26, // 30: weir.v1.TopResponse.counters:type_name -> weir.v1.TopCounter
-	36, // 31: weir.v1.TopResponse.since:type_name -> google.protobuf.Timestamp
-	0,  // 32: weir.v1.TopCounter.entries:type_name -> weir.v1.Entry
-	36, // 33: weir.v1.TopCounter.last_refused_at:type_name -> google.protobuf.Timestamp
-	35, // 34: weir.v1.WatchStatsRequest.interval:type_name -> google.protobuf.Duration
-	30, // 35: weir.v1.WatchStatsResponse.stats:type_name -> weir.v1.StatsResponse
-	26, // 36: weir.v1.WatchStatsResponse.top:type_name -> weir.v1.TopCounter
-	36, // 37: weir.v1.StatsResponse.at:type_name -> google.protobuf.Timestamp
-	36, // 38: weir.v1.StatsResponse.started_at:type_name -> google.protobuf.Timestamp
-	31, // 39: weir.v1.StatsResponse.outcomes:type_name -> weir.v1.OutcomeCount
-	32, // 40: weir.v1.StatsResponse.store:type_name -> weir.v1.StoreStats
-	33, // 41: weir.v1.StatsResponse.rules:type_name -> weir.v1.RuleStats
-	34, // 42: weir.v1.StatsResponse.queues:type_name -> weir.v1.QueueStats
-	36, // 43: weir.v1.RuleStats.loaded_at:type_name -> google.protobuf.Timestamp
-	21, // 44: weir.v1.RuleStats.sources:type_name -> weir.v1.RuleSource
-	2,  // 45: weir.v1.WeirService.Check:input_type -> weir.v1.CheckRequest
-	4,  // 46: weir.v1.WeirService.CheckBatch:input_type -> weir.v1.CheckBatchRequest
-	7,  // 47: weir.v1.WeirService.Peek:input_type -> weir.v1.PeekRequest
-	14, // 48: weir.v1.WeirService.Explain:input_type -> weir.v1.ExplainRequest
-	10, // 49: weir.v1.WeirService.Enqueue:input_type -> weir.v1.EnqueueRequest
-	18, // 50: weir.v1.WeirService.ListRules:input_type -> weir.v1.ListRulesRequest
-	22, // 51: weir.v1.WeirService.Reset:input_type -> weir.v1.ResetRequest
-	24, // 52: weir.v1.WeirService.Top:input_type -> weir.v1.TopRequest
-	27, // 53: weir.v1.WeirService.Stats:input_type -> weir.v1.StatsRequest
-	28, // 54: weir.v1.WeirService.WatchStats:input_type -> weir.v1.WatchStatsRequest
-	3,  // 55: weir.v1.WeirService.Check:output_type -> weir.v1.CheckResponse
-	5,  // 56: weir.v1.WeirService.CheckBatch:output_type -> weir.v1.CheckBatchResponse
-	8,  // 57: weir.v1.WeirService.Peek:output_type -> weir.v1.PeekResponse
-	15, // 58: weir.v1.WeirService.Explain:output_type -> weir.v1.ExplainResponse
-	11, // 59: weir.v1.WeirService.Enqueue:output_type -> weir.v1.EnqueueResponse
-	19, // 60: weir.v1.WeirService.ListRules:output_type -> weir.v1.ListRulesResponse
-	23, // 61: weir.v1.WeirService.Reset:output_type -> weir.v1.ResetResponse
-	25, // 62: weir.v1.WeirService.Top:output_type -> weir.v1.TopResponse
-	30, // 63: weir.v1.WeirService.Stats:output_type -> weir.v1.StatsResponse
-	29, // 64: weir.v1.WeirService.WatchStats:output_type -> weir.v1.WatchStatsResponse
-	55, // [55:65] is the sub-list for method output_type
-	45, // [45:55] is the sub-list for method input_type
-	45, // [45:45] is the sub-list for extension type_name
-	45, // [45:45] is the sub-list for extension extendee
-	0,  // [0:45] is the sub-list for field type_name
+	31, // 26: weir.v1.Rule.outcomes:type_name -> weir.v1.OutcomeCount
+	36, // 27: weir.v1.Rule.counted_since:type_name -> google.protobuf.Timestamp
+	36, // 28: weir.v1.RuleSource.loaded_at:type_name -> google.protobuf.Timestamp
+	36, // 29: weir.v1.RuleSource.as_of:type_name -> google.protobuf.Timestamp
+	36, // 30: weir.v1.RuleSource.failed_at:type_name -> google.protobuf.Timestamp
+	1,  // 31: weir.v1.ResetRequest.descriptor:type_name -> weir.v1.Descriptor
+	26, // 32: weir.v1.TopResponse.counters:type_name -> weir.v1.TopCounter
+	36, // 33: weir.v1.TopResponse.since:type_name -> google.protobuf.Timestamp
+	0,  // 34: weir.v1.TopCounter.entries:type_name -> weir.v1.Entry
+	36, // 35: weir.v1.TopCounter.last_refused_at:type_name -> google.protobuf.Timestamp
+	35, // 36: weir.v1.WatchStatsRequest.interval:type_name -> google.protobuf.Duration
+	30, // 37: weir.v1.WatchStatsResponse.stats:type_name -> weir.v1.StatsResponse
+	26, // 38: weir.v1.WatchStatsResponse.top:type_name -> weir.v1.TopCounter
+	36, // 39: weir.v1.StatsResponse.at:type_name -> google.protobuf.Timestamp
+	36, // 40: weir.v1.StatsResponse.started_at:type_name -> google.protobuf.Timestamp
+	31, // 41: weir.v1.StatsResponse.outcomes:type_name -> weir.v1.OutcomeCount
+	32, // 42: weir.v1.StatsResponse.store:type_name -> weir.v1.StoreStats
+	33, // 43: weir.v1.StatsResponse.rules:type_name -> weir.v1.RuleStats
+	34, // 44: weir.v1.StatsResponse.queues:type_name -> weir.v1.QueueStats
+	36, // 45: weir.v1.RuleStats.loaded_at:type_name -> google.protobuf.Timestamp
+	21, // 46: weir.v1.RuleStats.sources:type_name -> weir.v1.RuleSource
+	2,  // 47: weir.v1.WeirService.Check:input_type -> weir.v1.CheckRequest
+	4,  // 48: weir.v1.WeirService.CheckBatch:input_type -> weir.v1.CheckBatchRequest
+	7,  // 49: weir.v1.WeirService.Peek:input_type -> weir.v1.PeekRequest
+	14, // 50: weir.v1.WeirService.Explain:input_type -> weir.v1.ExplainRequest
+	10, // 51: weir.v1.WeirService.Enqueue:input_type -> weir.v1.EnqueueRequest
+	18, // 52: weir.v1.WeirService.ListRules:input_type -> weir.v1.ListRulesRequest
+	22, // 53: weir.v1.WeirService.Reset:input_type -> weir.v1.ResetRequest
+	24, // 54: weir.v1.WeirService.Top:input_type -> weir.v1.TopRequest
+	27, // 55: weir.v1.WeirService.Stats:input_type -> weir.v1.StatsRequest
+	28, // 56: weir.v1.WeirService.WatchStats:input_type -> weir.v1.WatchStatsRequest
+	3,  // 57: weir.v1.WeirService.Check:output_type -> weir.v1.CheckResponse
+	5,  // 58: weir.v1.WeirService.CheckBatch:output_type -> weir.v1.CheckBatchResponse
+	8,  // 59: weir.v1.WeirService.Peek:output_type -> weir.v1.PeekResponse
+	15, // 60: weir.v1.WeirService.Explain:output_type -> weir.v1.ExplainResponse
+	11, // 61: weir.v1.WeirService.Enqueue:output_type -> weir.v1.EnqueueResponse
+	19, // 62: weir.v1.WeirService.ListRules:output_type -> weir.v1.ListRulesResponse
+	23, // 63: weir.v1.WeirService.Reset:output_type -> weir.v1.ResetResponse
+	25, // 64: weir.v1.WeirService.Top:output_type -> weir.v1.TopResponse
+	30, // 65: weir.v1.WeirService.Stats:output_type -> weir.v1.StatsResponse
+	29, // 66: weir.v1.WeirService.WatchStats:output_type -> weir.v1.WatchStatsResponse
+	57, // [57:67] is the sub-list for method output_type
+	47, // [47:57] is the sub-list for method input_type
+	47, // [47:47] is the sub-list for extension type_name
+	47, // [47:47] is the sub-list for extension extendee
+	0,  // [0:47] is the sub-list for field type_name
 }
 
 func init() { file_weir_v1_weir_proto_init() }
