@@ -24,6 +24,7 @@ type Program struct {
 	Dir  string        // where it runs; empty: the test's folder
 	Env  []string      // beside the test's own environment; a later NAME=value wins
 	Addr string        // up when it accepts TCP connections here (a unix socket's path, if it begins with /)
+	And  []string      // and at all of these addresses
 	Line string        // up when its output has this text
 	Wait time.Duration // how long that may take; 0: 30s
 }
@@ -82,7 +83,7 @@ func (p *Process) waitUp(ctx context.Context, prog Program) error {
 	deadline := time.NewTimer(wait)
 	defer deadline.Stop()
 	for {
-		if (prog.Line == "" || p.out.contains(prog.Line)) && (prog.Addr == "" || accepts(prog.Addr)) {
+		if (prog.Line == "" || p.out.contains(prog.Line)) && prog.accepts() {
 			return nil
 		}
 		select {
@@ -95,6 +96,15 @@ func (p *Process) waitUp(ctx context.Context, prog Program) error {
 		case <-time.After(10 * time.Millisecond): // a foreign process: there is nothing to be told by
 		}
 	}
+}
+
+func (prog Program) accepts() bool {
+	for _, addr := range append([]string{prog.Addr}, prog.And...) {
+		if addr != "" && !accepts(addr) {
+			return false
+		}
+	}
+	return true
 }
 
 func accepts(addr string) bool {

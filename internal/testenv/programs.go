@@ -69,7 +69,7 @@ func StartWeir(t testing.TB, o WeirOptions) *Weir {
 		args = append(args, "--rules", path)
 	}
 	return &Weir{
-		Process:  Start(t, Program{Path: WeirBinary(t), Args: append(args, o.Args...), Env: o.Env, Addr: o.GRPCAddr}),
+		Process:  Start(t, Program{Path: WeirBinary(t), Args: append(args, o.Args...), Env: o.Env, Addr: o.GRPCAddr, And: []string{o.HTTPAddr}}),
 		GRPCAddr: o.GRPCAddr,
 		HTTPAddr: o.HTTPAddr,
 	}
@@ -117,8 +117,8 @@ func StartRatelimit(t testing.TB, o RatelimitOptions) *Ratelimit {
 		"RUNTIME_ROOT=" + o.Runtime, "REDIS_SOCKET_TYPE=tcp", "REDIS_URL=" + o.Redis,
 	}
 	return &Ratelimit{
-		// HTTP comes last, when the first rules are loaded.
-		Process:  Start(t, Program{Path: path, Env: append(env, o.Env...), Addr: addr(1)}),
+		// It opens the three in any order, when the first rules are loaded.
+		Process:  Start(t, Program{Path: path, Env: append(env, o.Env...), Addr: addr(0), And: []string{addr(1), addr(2)}}),
 		GRPCAddr: addr(0), HTTPAddr: addr(1), DebugAddr: addr(2),
 	}
 }
